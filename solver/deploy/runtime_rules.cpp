@@ -33,8 +33,8 @@ std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configu
 std::string engine_obstacle(ServingRuntime runtime, const Configuration& configuration,
                             const AssembledDeployment& one, bool any_kernels) {
   const cost::KernelSet& kernels = one.context->kernel_set;
-  std::string obstacle = first_of(
-      launch_obstacles(launched_by(runtime), *one.context, one.placement.value(), 0, true));
+  std::string obstacle =
+      first_of(launch_obstacles(launched_by(runtime), *one.context, one.placement.value(), 0));
   if (runtime != ServingRuntime::vllm || !obstacle.empty()) return obstacle;
   if (!any_kernels || kernels.runtime == name_of(runtime)) return {};
   return fmt::format(

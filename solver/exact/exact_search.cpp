@@ -9,6 +9,7 @@
 
 #include "path_plan.h"
 #include "stage_filter.h"
+#include "tessera/solver/instance/device_orders.h"
 #include "tessera/solver/instance/no_plan.h"
 #include "tessera/solver/moves/local_search.h"
 
@@ -28,6 +29,8 @@ constexpr std::size_t kFirstPairs = 4;
 constexpr std::size_t kFewStates = 16, kFewStages = 3;
 /// (state, layers done) nodes of a graph; 16 bytes each and thread.
 constexpr double kMostNodes = 4e7, kMostNodesOfAllThreads = 4.5e7;
+/// They are found one by one, in about a microsecond each.
+constexpr double kMostRuledStates = 2e5;
 /// Omegas in the table, 8 bytes each.
 constexpr std::size_t kMostEntries = 40000000;
 /// Later ones hardly raise the bound of all orders.
@@ -125,6 +128,11 @@ void ExactSearch::choose_graphs() {
   double nodes = stride * static_cast<double>(space_.num_positions() + 1);
   if (space_.order()) {
     graphs_.plain = Graph::chain(space_, *space_.order());
+  } else if (StageOrder(instance_).binds()) {
+    const double most_states = std::min(kMostRuledStates, kMostNodes / stride);
+    graphs_.plain = Graph::ruled(space_, static_cast<std::size_t>(most_states));
+    if (!graphs_.plain) restrict_orders(stride);
+    nodes = static_cast<double>(graphs_.plain->num_states()) * stride;
   } else if (Graph::num_count_states(space_) * stride <= kMostNodes) {
     graphs_.plain = Graph::counts(space_);
     nodes = Graph::num_count_states(space_) * stride;
@@ -154,18 +162,12 @@ void ExactSearch::choose_graphs() {
 void ExactSearch::restrict_orders(double stride) {
   restricted_ = true;
   const char* which = "in which the devices of a type stand together";
-  if (Graph::num_block_states(space_) * stride <= kMostNodes) {
+  const bool is_ruled = StageOrder(instance_).binds();
+  if (!is_ruled && Graph::num_block_states(space_) * stride <= kMostNodes) {
     graphs_.plain = Graph::blocks(space_);
   } else {
-    std::vector<std::size_t> order;
-    for (std::size_t g = 0; g < instance_.groups.size(); ++g) {
-      order.insert(order.end(), static_cast<std::size_t>(instance_.groups[g].count), g);
-    }
-    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-      return instance_.groups[a].usable_bytes > instance_.groups[b].usable_bytes;
-    });
-    graphs_.plain = Graph::chain(space_, order);
-    which = "by falling memory";
+    graphs_.plain = Graph::chain(space_, devices_by_memory(instance_));
+    which = is_ruled ? "node by node and by falling memory" : "by falling memory";
   }
   notes_.push_back(fmt::format(
       "{:.2g} combinations of devices are too many to search every order: only orders {} were "

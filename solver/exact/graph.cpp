@@ -26,7 +26,7 @@ Graph Graph::chain(const SearchSpace& space, const std::vector<std::size_t>& ord
     const std::size_t kind = space.kind_of(order[k]);
     const bool last = k + 1 == order.size();
     const StagePlace place = place_at(k, order.size());
-    const bool may_be_empty = space.instance().allow_empty_stage && place == StagePlace::middle;
+    const bool may_be_empty = space.instance().may_be_empty() && place == StagePlace::middle;
     graph.transitions_.push_back(transition(last ? 0 : k + 1, kind, order[k], place, may_be_empty));
     graph.close_state();
   }
@@ -91,7 +91,8 @@ Graph Graph::linked(const SearchSpace& space) {
         const std::size_t kind = space.kind_of(g);
         if (done + 1 < devices) {
           graph.transitions_.push_back(transition((code + stride[g]) * n + g, kind, g,
-                                                  stage_place(first, false), subsets && !first));
+                                                  stage_place(first, false),
+                                                  !first && space.instance().may_be_empty()));
         }
         if (done + 1 == devices || (subsets && done + 1 >= least)) {
           graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));
@@ -125,7 +126,8 @@ Graph Graph::blocks(const SearchSpace& space) {
         after + 1 == std::size_t{1} << n && used == static_cast<std::size_t>(groups[g].count);
     if (!full) {
       graph.transitions_.push_back(transition(state_of(after, g, used), kind, g,
-                                              stage_place(first, false), subsets && !first));
+                                              stage_place(first, false),
+                                              !first && space.instance().may_be_empty()));
     }
     if (full || (subsets && (!first || singles))) {
       graph.transitions_.push_back(transition(0, kind, g, stage_place(first, true), false));

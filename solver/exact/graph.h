@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "search_space.h"
@@ -28,6 +29,10 @@ class Graph {
   static Graph linked(const SearchSpace& space);
   /// Orders in which the devices of a group stand together: for clusters whose counts are too many.
   static Graph blocks(const SearchSpace& space);
+  /// The orders that the instance's stage rule allows: nodes begun, devices used of the last one
+  /// per group, and the last group. Nodes that are alike are begun in their order. Absent above
+  /// `max_states`.
+  static std::optional<Graph> ruled(const SearchSpace& space, std::size_t max_states);
 
   /// States that these would have; as a double, for it may be astronomical.
   static double num_count_states(const SearchSpace& space);

@@ -5,6 +5,7 @@
 
 #include "tessera/solver/heuristic/heuristic_starts.h"
 #include "tessera/solver/heuristic/heuristics.h"
+#include "tessera/solver/instance/stage_rule.h"
 
 namespace tessera::solver {
 namespace {
@@ -45,13 +46,16 @@ std::vector<std::vector<std::size_t>> block_orders(const Instance& instance,
   if (request.order) return {*request.order};
   std::vector<std::size_t> blocks(instance.groups.size());
   std::iota(blocks.begin(), blocks.end(), std::size_t{0});
+  const StageOrder rule(instance);
   std::vector<std::vector<std::size_t>> orders;
+  std::size_t tried = 0;
   do {
-    std::vector<std::size_t>& order = orders.emplace_back();
+    std::vector<std::size_t> order;
     for (const std::size_t g : blocks) {
       order.insert(order.end(), static_cast<std::size_t>(instance.groups[g].count), g);
     }
-  } while (orders.size() < kMostOrders && std::next_permutation(blocks.begin(), blocks.end()));
+    if (!rule.breach(order)) orders.push_back(std::move(order));
+  } while (++tried < kMostOrders && std::next_permutation(blocks.begin(), blocks.end()));
   return orders;
 }
 

@@ -34,6 +34,7 @@ Formulation::Formulation(const Subproblem& problem, const VariableBounds& bounds
   add_group_rows();
   add_link_rows();
   add_objective_rows();
+  add_stage_rule_rows();
   for (const Row& row : instance_.rows) add_side_row(row);
 }
 
@@ -359,7 +360,7 @@ void Formulation::add_occupancy_rows(std::size_t j) {
       model_.add_row(0, kFree, {{x_[here], 1.0}, {y_[here], -1.0}},
                      make_name("last_is_here_stage{}_group{}", j + 1, g));
     }
-    const bool must_hold = j == 0 || !instance_.allow_empty_stage;
+    const bool must_hold = j == 0 || !instance_.may_be_empty();
     occupied.emplace_back(must_hold ? x_[here] : y_[here], -1.0);
   }
   model_.add_row(0, kFree, std::move(occupied), make_name("occupied_stage{}", j + 1));

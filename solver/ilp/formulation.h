@@ -42,6 +42,7 @@ class Formulation {
 
  private:
   using Terms = std::vector<LinearModel::Term>;
+  using GroupSet = std::vector<std::uint8_t>;  ///< [group] 1: a member
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   // The linearised products of "layer at a bit (or at any) on position j" and "position j runs on
@@ -50,6 +51,14 @@ class Formulation {
     std::size_t layer = 0, position = 0;
     std::optional<std::size_t> bit;
     std::vector<std::size_t> columns;
+  };
+
+  // 1 where position j runs on a group of the set and position j - 1 on none; or, without a
+  // position, where any position runs on one.
+  struct Presence {
+    std::size_t column = 0;
+    std::optional<std::size_t> position;
+    GroupSet groups;
   };
 
   template <class... Args>
@@ -80,6 +89,10 @@ class Formulation {
   void add_group_rows();
   void add_link_rows();
   void add_occupancy_rows(std::size_t j);
+  void add_stage_rule_rows();
+  void add_use(Terms& terms, std::size_t j, const GroupSet& set, double factor) const;
+  void add_presence_of(Presence presence, Terms& sum);
+  void add_no_fewer_rows(const GroupSet& node, const GroupSet& next);
   void add_objective_rows();
   void find_integral_layers();
   void add_side_row(const Row& row);
@@ -101,6 +114,7 @@ class Formulation {
   std::vector<std::size_t> s_, e_, z_, c_, x_, y_;
   std::vector<std::uint8_t> integral_;  ///< [layer] 1: a side constraint names its bits
   std::vector<Product> products_;
+  std::vector<Presence> presences_;
   std::vector<std::string> tags_;  ///< [group] where named
   int num_side_rows_ = 0;
 };

@@ -12,24 +12,11 @@
 #include "lp_relaxation.h"
 #include "model_file.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/instance/device_orders.h"
 #include "tessera/solver/instance/no_plan.h"
 #include "tessera/solver/moves/local_search.h"
 
 namespace tessera::solver {
-namespace {
-
-std::vector<std::size_t> devices_by_memory(const Instance& instance) {
-  std::vector<std::size_t> devices;
-  for (std::size_t g = 0; g < instance.groups.size(); ++g) {
-    devices.insert(devices.end(), static_cast<std::size_t>(instance.groups[g].count), g);
-  }
-  std::stable_sort(devices.begin(), devices.end(), [&](std::size_t a, std::size_t b) {
-    return instance.groups[a].usable_bytes > instance.groups[b].usable_bytes;
-  });
-  return devices;
-}
-
-}  // namespace
 
 IlpSearch::IlpSearch(const Instance& instance, const PlanRequest& request, bool explains)
     : instance_(instance), request_(request), explains_(explains), deadline_(request) {}

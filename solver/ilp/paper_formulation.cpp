@@ -161,7 +161,7 @@ void PaperFormulation::add_order_rows() {
   for (std::size_t i = 1; i < layers_; ++i) {
     for (std::size_t j = 0; j < stages_; ++j) {
       for (std::size_t k = 0; k < stages_; ++k) {
-        const bool back = k > j, leaps = k + 1 < j && !instance_.allow_empty_stage;
+        const bool back = k > j, leaps = k + 1 < j && !instance_.may_be_empty();
         if (!back && !leaps) continue;
         std::string text =
             named_ ? fmt::format("order_layer{}_stage{}_stage{}", i, k + 1, j + 1) : std::string();

@@ -85,6 +85,14 @@ std::optional<std::vector<double>> Formulation::encode(const Candidate& plan) co
       }
     }
   }
+  for (const Presence& presence : presences_) {
+    const auto on = [&](std::size_t j) { return presence.groups[plan.order[j]] != 0; };
+    const std::size_t first = presence.position.value_or(0);
+    for (std::size_t j = first; j < (presence.position ? std::min(first + 1, stages) : stages);
+         ++j) {
+      if (on(j) && !(presence.position && j > 0 && on(j - 1))) x[presence.column] = 1;
+    }
+  }
   const Evaluation e = evaluate(instance_, plan);
   x[tp_] = e.prefill_max_s / prefill_unit_;
   x[td_] = e.decode_max_s / decode_unit_;

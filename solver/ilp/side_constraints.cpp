@@ -1,8 +1,9 @@
-// Side constraints as rows of the programme.
+// Side constraints and the stage rule as rows of the programme.
 
 #include <algorithm>
 
 #include "formulation.h"
+#include "tessera/solver/instance/stage_rule.h"
 
 namespace tessera::solver {
 
@@ -99,6 +100,75 @@ const Formulation::Product& Formulation::product_of(const RowTerm& term, std::si
                  make_name("split_layer{}_stage{}{}", *term.layer, j + 1, bits));
   products_.push_back(std::move(next));
   return products_.back();
+}
+
+// A column that is 1 where the presence holds, as a term of `sum`.
+void Formulation::add_presence_of(Presence presence, Terms& sum) {
+  presence.column =
+      model_.add_column(0, 1, 0, false, make_name("presence{}", presences_.size() + 1));
+  sum.emplace_back(presence.column, 1.0);
+  const std::size_t first = presence.position.value_or(0);
+  for (std::size_t j = first; j < (presence.position ? first + 1 : positions_); ++j) {
+    Terms row{{presence.column, 1.0}};
+    add_use(row, j, presence.groups, -1);
+    if (presence.position && j > 0) add_use(row, j - 1, presence.groups, 1);
+    model_.add_row(0, kFree, std::move(row),
+                   make_name("presence{}_stage{}", presences_.size() + 1, j + 1));
+  }
+  presences_.push_back(std::move(presence));
+}
+
+// How many of the groups position j runs on: 0 or 1.
+void Formulation::add_use(Terms& terms, std::size_t j, const GroupSet& set, double factor) const {
+  for (std::size_t g = 0; g < groups_; ++g) {
+    if (set[g] != 0) terms.emplace_back(x_[j * groups_ + g], factor);
+  }
+}
+
+// Stages on one node or of one degree: only one set of groups is used at all. Node by node: each is
+// begun once.
+void Formulation::add_stage_rule_rows() {
+  const StageOrder rule(instance_);
+  if (problem_.order || !rule.binds()) return;
+  std::vector<GroupSet> nodes(rule.num_nodes(), GroupSet(groups_, 0)), degrees;
+  for (std::size_t g = 0; g < groups_; ++g) {
+    const std::size_t sharding = instance_.groups[g].sharding;
+    degrees.resize(std::max(degrees.size(), sharding + 1), GroupSet(groups_, 0));
+    nodes[rule.node_of(g)][g] = degrees[sharding][g] = 1;
+  }
+  const auto use_one_of = [&](const std::vector<GroupSet>& sets) {
+    Terms sum;
+    for (const GroupSet& set : sets) add_presence_of({0, std::nullopt, set}, sum);
+    model_.add_row(-kFree, 1, std::move(sum), make_name("one_of{}", presences_.size()));
+  };
+  use_one_of(degrees);
+  if (instance_.stage_rule == StageRule::one_node) return use_one_of(nodes);
+  for (const GroupSet& node : nodes) {
+    Terms sum;
+    for (std::size_t j = 0; j < positions_; ++j) add_presence_of({0, j, node}, sum);
+    model_.add_row(-kFree, 1, std::move(sum), make_name("begun_once{}", presences_.size()));
+    for (const GroupSet& next : nodes) {
+      if (&next != &node) add_no_fewer_rows(node, next);
+    }
+  }
+}
+
+// Where position j - 1 is on a node other than the first and position j on the next node, this one
+// has no fewer stages.
+void Formulation::add_no_fewer_rows(const GroupSet& node, const GroupSet& next) {
+  double count = 0;
+  for (std::size_t g = 0; g < groups_; ++g) count += node[g] * instance_.groups[g].count;
+  for (std::size_t j = 2; j < positions_; ++j) {
+    Terms row;
+    for (std::size_t k = 0; k < positions_; ++k) {
+      add_use(row, k, next, 1);
+      add_use(row, k, node, -1);
+    }
+    add_use(row, j - 1, node, -count);
+    add_use(row, j, next, -count);
+    add_use(row, 0, node, count);
+    model_.add_row(-2 * count, kFree, std::move(row), make_name("no_fewer{}", model_.rows.size()));
+  }
 }
 
 }  // namespace tessera::solver

@@ -9,6 +9,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/instance/instance.h"
+#include "tessera/solver/instance/stage_rule.h"
 
 namespace tessera::solver {
 namespace {
@@ -57,13 +58,27 @@ Check check_contiguity(const Instance& instance, const Candidate& candidate) {
                                               stage + 1, first[stage], first[stage + 1]));
     }
     const bool may_be_empty =
-        instance.allow_empty_stage && stage != 0 && stage + 1 != candidate.order.size();
+        instance.may_be_empty() && stage != 0 && stage + 1 != candidate.order.size();
     if (first[stage] == first[stage + 1] && !may_be_empty) {
       return broken("empty_stage",
                     stage_name(instance, candidate, stage) + " holds no decoder layer");
     }
   }
   return std::nullopt;
+}
+
+Check check_server(const Instance& instance, const Candidate& candidate) {
+  if (instance.stage_rule == StageRule::any) return std::nullopt;
+  const auto stage = StageOrder(instance).breach(candidate.order);
+  if (!stage) return std::nullopt;
+  return broken("server",
+                fmt::format("{}@{} cannot stand there: {}", stage_name(instance, candidate, *stage),
+                            instance.groups[candidate.order[*stage]].node,
+                            instance.stage_rule == StageRule::one_node
+                                ? "the server has the devices of one node"
+                                : "the server has one degree of tensor parallelism, and one node "
+                                  "after the other, behind the first those with fewer stages "
+                                  "first"));
 }
 
 Check check_micro_batches(const Instance& instance, const Candidate& candidate) {
@@ -227,6 +242,7 @@ std::optional<Violation> find_violation(const Instance& instance, const Candidat
                                         std::optional<double> claimed_objective) {
   if (Check v = check_devices(instance, candidate)) return v;
   if (Check v = check_contiguity(instance, candidate)) return v;
+  if (Check v = check_server(instance, candidate)) return v;
   if (Check v = check_micro_batches(instance, candidate)) return v;
   if (Check v = check_bits(instance, candidate)) return v;
   if (Check v = check_rows(instance, candidate)) return v;

@@ -1,12 +1,48 @@
 #include "tessera/solver/instance/device_orders.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace tessera::solver {
 
+// Nodes with fewer devices first, so that none has fewer stages than the one before it; or the one
+// node that holds most, of those with enough devices.
+std::vector<std::size_t> devices_by_memory(const Instance& instance) {
+  const StageOrder rule(instance);
+  std::vector<double> count(rule.num_nodes()), bytes(rule.num_nodes());
+  std::vector<std::size_t> devices;
+  for (std::size_t g = 0; g < instance.groups.size(); ++g) {
+    const DeviceGroup& group = instance.groups[g];
+    devices.insert(devices.end(), static_cast<std::size_t>(group.count), g);
+    count[rule.node_of(g)] += group.count;
+    bytes[rule.node_of(g)] += group.count * group.usable_bytes;
+  }
+  const bool by_node = instance.stage_rule != StageRule::any;
+  const auto rank = [&](std::size_t g) {
+    const std::size_t node = by_node ? rule.node_of(g) : 0;
+    return std::tuple{by_node ? count[node] : 0, node, -instance.groups[g].usable_bytes};
+  };
+  std::stable_sort(devices.begin(), devices.end(),
+                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  if (instance.stage_rule == StageRule::one_node) {
+    const auto least = static_cast<double>(instance.least_stages());
+    const auto worth = [&](std::size_t node) {
+      return std::pair(count[node] >= least, bytes[node]);
+    };
+    std::size_t best = 0;
+    for (std::size_t node = 1; node < count.size(); ++node) {
+      if (worth(node) > worth(best)) best = node;
+    }
+    std::erase_if(devices, [&](std::size_t g) { return rule.node_of(g) != best; });
+  }
+  return devices;
+}
+
 DeviceOrders::DeviceOrders(const Instance& instance, std::size_t least_stages)
-    : least_stages_(std::max<std::size_t>(1, least_stages)) {
+    : rule_(instance), least_stages_(std::max<std::size_t>(1, least_stages)) {
   for (const DeviceGroup& group : instance.groups) count_.push_back(group.count);
   used_ = count_;
   begin();
@@ -14,10 +50,22 @@ DeviceOrders::DeviceOrders(const Instance& instance, std::size_t least_stages)
 }
 
 std::optional<std::vector<std::size_t>> DeviceOrders::next() {
-  if (!more_) return std::nullopt;
-  std::vector<std::size_t> order = order_;
+  while (more_) {
+    const auto breach = rule_.breach(order_);
+    std::vector<std::size_t> order = order_;
+    // All orders that begin alike up to the breach break the rule too: the last of them.
+    if (breach) {
+      std::sort(order_.begin() + static_cast<std::ptrdiff_t>(*breach) + 1, order_.end(),
+                std::greater<>());
+    }
+    advance();
+    if (!breach) return order;
+  }
+  return std::nullopt;
+}
+
+void DeviceOrders::advance() {
   if (!std::next_permutation(order_.begin(), order_.end())) more_ = choose_fewer();
-  return order;
 }
 
 void DeviceOrders::begin() {

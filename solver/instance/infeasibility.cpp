@@ -5,6 +5,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/instance/device_orders.h"
 #include "tessera/solver/instance/numbers.h"
 #include "tessera/solver/instance/planner.h"
 
@@ -86,7 +87,8 @@ class Floors {
 
   bool must_hold_layer(std::size_t position) const {
     return !instance_.allow_empty_stage ||
-           (!free_order() && (position == 0 || position + 1 == groups_.size()));
+           (!free_order() &&
+            (!instance_.may_be_empty() || position == 0 || position + 1 == groups_.size()));
   }
 
  private:
@@ -133,7 +135,13 @@ Check check_devices(const Instance& instance, const PlanRequest& request) {
     return hopeless("devices", "the device order is empty; name at least one device");
   }
   if (instance.num_devices() == 0) return hopeless("devices", "the cluster has no device");
-  if (!request.order) return std::nullopt;
+  if (!request.order) {
+    const std::size_t most = devices_by_memory(instance).size();
+    if (most >= instance.least_stages()) return std::nullopt;
+    return hopeless("server", fmt::format("the server has the devices of one node, {} at most, and "
+                                          "{} are to be used",
+                                          most, instance.least_stages()));
+  }
   std::vector<std::int64_t> used(instance.groups.size(), 0);
   for (const std::size_t group : *request.order) ++used[group];
   for (std::size_t g = 0; g < used.size(); ++g) {
@@ -145,6 +153,12 @@ Check check_devices(const Instance& instance, const PlanRequest& request) {
                       used[g], instance.groups[g].name, instance.groups[g].count,
                       used[g] - instance.groups[g].count));
     }
+  }
+  if (const auto stage = StageOrder(instance).breach(*request.order)) {
+    return hopeless("server",
+                    fmt::format("the server cannot launch this order of devices: it keeps "
+                                "to nodes and to one degree, which stage {} breaks",
+                                *stage + 1));
   }
   return std::nullopt;
 }
@@ -217,7 +231,9 @@ Check check_ends(const Instance& instance, const Floors& floors) {
           return instance.groups[a].usable_bytes < instance.groups[b].usable_bytes;
         });
     const bool anyone = std::any_of(groups.begin(), groups.end(), [&](std::size_t group) {
-      return holds_a_layer(instance, floors, group, place);
+      return holds_a_layer(instance, floors, group, place) ||
+             (instance.least_stages() == 1 &&
+              holds_a_layer(instance, floors, group, StagePlace::only));
     });
     if (anyone) continue;
     return hopeless(constraint,

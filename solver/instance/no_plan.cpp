@@ -98,11 +98,14 @@ Violation explain_exhausted(const Instance& instance, const PlanRequest& request
                         "quality floor, or add memory for higher bitwidths",
                         *instance.max_omega)};
   }
-  return {"memory",
-          fmt::format("no contiguous partition of the {} layers fits the devices ({} in total) at "
-                      "any allowed bitwidth and micro-batch size; add devices or lower bitwidths, "
-                      "or reduce batch size or context",
-                      instance.num_layers(), format_bytes(room(instance, request)))};
+  return {
+      "memory",
+      fmt::format(
+          "no contiguous partition of the {} layers fits the devices ({} in total){} at "
+          "any allowed bitwidth and micro-batch size; add devices or lower bitwidths, "
+          "or reduce batch size or context",
+          instance.num_layers(), format_bytes(room(instance, request)),
+          instance.stage_rule == StageRule::any ? "" : " in an order that the server can launch")};
 }
 
 }  // namespace tessera::solver

@@ -1,6 +1,7 @@
 // What launches ask of plans: where their layers lie, what runs them, and what a runtime cannot do.
 
 #include "problem_lua.h"
+#include "script_planners.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
@@ -85,13 +86,12 @@ int engine_kernels(lua_State* L) {
   return 1;
 }
 
-/// launch_obstacles(plan, runtime, multi_node, nodes, places): sentences; the last two as in
-/// placement_at, nil for the plan's own.
+/// launch_obstacles(plan, runtime, nodes, places): sentences; the last two as in placement_at, nil
+/// for the plan's own.
 int launch_obstacles(lua_State* L) {
   const Plan& plan = plan_at(L);
   lua_kit::push_texts(
-      L, solver::launch_obstacles(runtime_at(L, 2), plan, placement_argument(L, plan, 4),
-                                  lua_toboolean(L, 3) != 0));
+      L, solver::launch_obstacles(runtime_at(L, 2), plan, placement_argument(L, plan, 3)));
   return 1;
 }
 
@@ -108,12 +108,9 @@ int transfer_obstacle(lua_State* L) {
   return 1;
 }
 
-/// has_integers_alone(problem): whether 8 bit means integers for the weights alone on every device.
-int has_integers_alone(lua_State* L) {
-  const solver::BatchProblem* batch = problem_argument(L, 1).first.batch();
-  if (batch == nullptr) refuse("has_integers_alone", "an instance has no kernel set");
-  lua_pushboolean(L, solver::has_integers_alone(*batch) ? 1 : 0);
-  return 1;
+/// launched_by(plan, runtime): the plan as one for the runtime, or nil and why it cannot launch it.
+int launched_by(lua_State* L) {
+  return push_outcome(L, solver::launched_by(runtime_at(L, 2), plan_at(L)));
 }
 
 }  // namespace tessera::solver_lua

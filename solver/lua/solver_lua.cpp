@@ -71,7 +71,7 @@ void register_solver(lua_State* L) {
                             {"engine_kernels", lua_kit::guarded<engine_kernels>},
                             {"launch_obstacles", lua_kit::guarded<launch_obstacles>},
                             {"transfer_obstacle", lua_kit::guarded<transfer_obstacle>},
-                            {"has_integers_alone", lua_kit::guarded<has_integers_alone>},
+                            {"launched_by", lua_kit::guarded<launched_by>},
                             {"vllm_layer_split", lua_kit::guarded<vllm_layer_split>},
                             {"on_devices", lua_kit::guarded<on_devices>},
                             {"with_one_more", lua_kit::guarded<with_one_more>},

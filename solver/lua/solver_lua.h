@@ -47,7 +47,7 @@ int on_devices(lua_State* L);
 int engine_kernels(lua_State* L);
 int launch_obstacles(lua_State* L);
 int transfer_obstacle(lua_State* L);
-int has_integers_alone(lua_State* L);
+int launched_by(lua_State* L);
 int vllm_layer_split(lua_State* L);
 int with_one_more(lua_State* L);
 int mix_bounds(lua_State* L);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tessera/core/rng.h"
+#include "tessera/solver/instance/stage_rule.h"
 #include "tessera/solver/moves/assign_bits.h"
 #include "working_plan.h"
 
@@ -60,7 +61,8 @@ class Annealing {
       : instance_(instance),
         setting_(setting),
         rng_(setting.seed),
-        walk_(instance, std::move(start)) {
+        walk_(instance, std::move(start)),
+        rule_(instance) {
     for (std::size_t g = 0; g < instance.groups.size(); ++g) {
       bits_.push_back(usable_bits(instance, g));
     }
@@ -151,7 +153,7 @@ class Annealing {
     const std::size_t from = right ? k : k - 1, to = right ? k - 1 : k;
     const std::size_t size = first[from + 1] - first[from];
     const bool end = from == 0 || from + 1 == walk_.num_stages();
-    if (size <= (end || !instance_.allow_empty_stage ? 1u : 0u)) return;
+    if (size <= (end || !instance_.may_be_empty() ? 1u : 0u)) return;
     const std::size_t layer = right ? first[k] : first[k] - 1;
     const std::size_t old = walk_.candidate().bit[layer];
     const auto& bits = bits_[walk_.candidate().order[to]];
@@ -166,7 +168,7 @@ class Annealing {
     const auto& order = walk_.candidate().order;
     if (order[a] == order[b]) return;
     walk_.swap_groups(a, b);
-    if (find_kernel_gap() || !accept()) walk_.swap_groups(a, b);
+    if (rule_.breach(order) || find_kernel_gap() || !accept()) walk_.swap_groups(a, b);
   }
 
   bool find_kernel_gap() const {
@@ -192,6 +194,7 @@ class Annealing {
   const LocalSearchSetting& setting_;
   Rng rng_;
   WorkingPlan walk_;
+  StageOrder rule_;
   std::vector<std::vector<std::size_t>> bits_;
   Price price_;
   double penalty_ = 0, temperature_ = 0;

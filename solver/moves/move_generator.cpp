@@ -13,7 +13,7 @@ constexpr std::size_t kLongestShift = 8;
 
 std::size_t smallest_stage(const WorkingPlan& plan, std::size_t stage) {
   const bool end = stage == 0 || stage + 1 == plan.num_stages();
-  return plan.instance().allow_empty_stage && !end ? 0 : 1;
+  return plan.instance().may_be_empty() && !end ? 0 : 1;
 }
 
 Move named(MoveKind kind, std::size_t from, std::size_t to) {

@@ -11,54 +11,12 @@ namespace {
 
 using Obstacles = std::vector<std::string>;
 
-struct Kernels {
-  const char* name;
-  std::vector<std::int32_t> bitwidths, kv_bitwidths;
-};
-
-const Kernels& kernels_of(Runtime runtime) {
-  static const Kernels vllm{"vLLM", {4, 8, 16}, {8, 16}};
-  static const Kernels llama_cpp{"llama.cpp", {3, 4, 8, 16}, {4, 8, 16}};
-  return runtime == Runtime::vllm ? vllm : llama_cpp;
-}
-
 bool has(const std::vector<std::int32_t>& list, std::int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-void check_bitwidths(Runtime runtime, const std::vector<std::int32_t>& bitwidths,
-                     Obstacles& found) {
-  const Kernels& kernels = kernels_of(runtime);
-  for (const std::int32_t bitwidth : bitwidths) {
-    if (has(kernels.bitwidths, bitwidth)) continue;
-    found.push_back(fmt::format("{} has no kernel for {}-bit weights", kernels.name, bitwidth));
-    return;
-  }
-}
-
-/// Whether a device is one that vLLM's launch files are for.
-bool check_device(const std::string& device, double capability, std::int32_t kv_bitwidth,
-                  Obstacles& found) {
-  if (capability < 2) {
-    found.push_back(fmt::format("launch files are for NVIDIA's GPUs, and {} is none", device));
-  } else if (capability < 7) {
-    found.push_back(
-        fmt::format("{} has compute capability {:g}; vLLM needs 7.0", device, capability));
-  } else if (kv_bitwidth == 8 && capability < kFp8Capability) {
-    found.push_back(
-        fmt::format("an 8-bit KV cache is FP8 in vLLM, which needs compute capability "
-                    "{:g}; {} has {:g}",
-                    kFp8Capability, device, capability));
-  } else {
-    return true;
-  }
-  return false;
-}
-
-void check_kv(Runtime runtime, std::int32_t kv_bitwidth, Obstacles& found) {
-  const Kernels& kernels = kernels_of(runtime);
-  if (has(kernels.kv_bitwidths, kv_bitwidth)) return;
-  found.push_back(fmt::format("{} has no KV cache of {} bits", kernels.name, kv_bitwidth));
+void add(std::optional<std::string> reason, Obstacles& found) {
+  if (reason) found.push_back(*std::move(reason));
 }
 
 /// One engine as its ranks see it.
@@ -105,17 +63,7 @@ Engine engine_of(const cost::PricingContext& context, const PlacedEngine& placed
   return engine;
 }
 
-/// What 8 bit means on a device.
-std::string eight_bit_kind(const cost::KernelSet& kernels, const Device& device) {
-  const cost::KernelRule* rule = kernels.find(device, 8);
-  if (rule == nullptr) return "int";
-  const WeightFormat format = rule->format();
-  if (format == WeightFormat::int8_activations) return "w8a8";
-  const bool fp8 = format == WeightFormat::fp8_weights || format == WeightFormat::fp8_activations;
-  return fp8 ? "fp8" : "int";
-}
-
-std::string eight_bit_kind(const Engine& engine) {
+std::string kind_of(const Engine& engine) {
   for (const PlacedStage* stage : engine.stages) {
     std::string kind = eight_bit_kind(engine.context.kernel_set, engine.device_of(*stage));
     if (kind != "int") return kind;
@@ -126,7 +74,7 @@ std::string eight_bit_kind(const Engine& engine) {
 /// Layers in whole integers of 4 or 8 bits beside layers in 16 are one scheme; FP8, or integers for
 /// activations too, beside others are two.
 void check_schemes(const Engine& engine, Obstacles& found) {
-  const std::string kind = eight_bit_kind(engine);
+  const std::string kind = kind_of(engine);
   if (kind == "int" || !has(engine.bitwidths, 8)) return;
   const char* what = kind == "fp8" ? "FP8" : "INT8 weights and activations";
   const std::string& set = engine.context.kernel_set.name;
@@ -144,11 +92,11 @@ void check_schemes(const Engine& engine, Obstacles& found) {
 /// vLLM's ranks on a node are neighbours. Where nodes have unlike numbers of GPUs Ray places them,
 /// whose workers are sorted: those of the head node first, then nodes with fewer before nodes with
 /// more (vLLM, sort_by_driver_then_worker_ip).
-void check_order(const Engine& engine, bool multi_node, Obstacles& found) {
+void check_order(const Engine& engine, Obstacles& found) {
   const std::vector<Engine::Span> spans = engine.spans();
   std::set<std::int64_t> seen;
   std::vector<std::int64_t> counts;
-  bool even = true, sorted = true;
+  bool sorted = true;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     if (!seen.insert(spans[i].node_index).second) {
       found.push_back(
@@ -156,18 +104,17 @@ void check_order(const Engine& engine, bool multi_node, Obstacles& found) {
                       "on a node are neighbours",
                       engine.node_of(spans[i])));
     }
-    even = even && spans[i].num_gpus == spans[0].num_gpus;
     sorted = sorted && (i < 2 || spans[i].num_gpus >= spans[i - 1].num_gpus);
     counts.push_back(spans[i].num_gpus);
   }
-  if ((even && multi_node) || sorted) return;
+  if (sorted) return;
   found.push_back(fmt::format(
       "behind the first node vLLM puts nodes with fewer GPUs first; this pipeline has {}",
       fmt::join(counts, ", ")));
 }
 
-void check_vllm(const Engine& engine, bool multi_node, Obstacles& found) {
-  check_bitwidths(Runtime::vllm, engine.bitwidths, found);
+void check_vllm(const Engine& engine, Obstacles& found) {
+  add(bitwidth_obstacle(Runtime::vllm, engine.bitwidths), found);
   const std::int64_t degree = engine.stages.front()->degree();
   const auto unlike =
       std::find_if(engine.stages.begin(), engine.stages.end(),
@@ -179,15 +126,17 @@ void check_vllm(const Engine& engine, bool multi_node, Obstacles& found) {
   }
   for (const PlacedStage* stage : engine.stages) {
     const double capability = engine.device_of(*stage).compute_capability;
-    if (!check_device(stage->device, capability, engine.kv_bitwidth, found)) break;
+    auto reason = device_obstacle(Runtime::vllm, stage->device, capability, engine.kv_bitwidth);
+    add(reason, found);
+    if (reason) break;
   }
-  check_kv(Runtime::vllm, engine.kv_bitwidth, found);
+  add(kv_obstacle(Runtime::vllm, engine.kv_bitwidth), found);
   check_schemes(engine, found);
-  check_order(engine, multi_node, found);
+  check_order(engine, found);
 }
 
 void check_llama_cpp(const Engine& engine, Obstacles& found) {
-  check_bitwidths(Runtime::llama_cpp, engine.bitwidths, found);
+  add(bitwidth_obstacle(Runtime::llama_cpp, engine.bitwidths), found);
   const std::vector<Engine::Span> spans = engine.spans();
   if (spans.size() > 1) {
     found.push_back(fmt::format(
@@ -201,70 +150,49 @@ void check_llama_cpp(const Engine& engine, Obstacles& found) {
                     stage->degree()));
     break;
   }
-  check_kv(Runtime::llama_cpp, engine.kv_bitwidth, found);
+  add(kv_obstacle(Runtime::llama_cpp, engine.kv_bitwidth), found);
 }
 
 }  // namespace
 
-std::vector<std::string> kernel_obstacles(Runtime runtime,
-                                          const std::vector<std::int32_t>& bitwidths,
-                                          std::int32_t kv_bitwidth, const std::string& device,
-                                          double compute_capability) {
-  Obstacles found;
-  if (runtime == Runtime::tessera) return found;
-  check_bitwidths(runtime, bitwidths, found);
-  if (runtime == Runtime::vllm) check_device(device, compute_capability, kv_bitwidth, found);
-  check_kv(runtime, kv_bitwidth, found);
-  return found;
-}
-
 std::vector<std::string> launch_obstacles(Runtime runtime, const cost::PricingContext& context,
-                                          const Placement& placement, std::size_t engine,
-                                          bool multi_node) {
+                                          const Placement& placement, std::size_t engine) {
   Obstacles found;
   const Engine seen = engine_of(context, placement.engines.at(engine), &placement.nodes);
-  if (runtime == Runtime::vllm) check_vllm(seen, multi_node, found);
+  if (runtime == Runtime::vllm) check_vllm(seen, found);
   if (runtime == Runtime::llama_cpp) check_llama_cpp(seen, found);
   return found;
 }
 
 std::vector<std::string> launch_obstacles(Runtime runtime, const Plan& plan,
-                                          const Placement& placement, bool multi_node) {
+                                          const Placement& placement) {
   Obstacles found;
   if (runtime == Runtime::tessera) return found;
-  const auto add = [&](const PipelinePlan& pipeline, std::size_t engine) {
+  const auto add_of = [&](const PipelinePlan& pipeline, std::size_t engine) {
     if (pipeline.offload) {
       found.push_back(
           "the plan keeps a part of the model in host memory or on disk, by FlexGen's schedule");
     }
-    Obstacles own =
-        launch_obstacles(runtime, *pipeline.problem.batch(), placement, engine, multi_node);
+    Obstacles own = launch_obstacles(runtime, *pipeline.problem.batch(), placement, engine);
     found.insert(found.end(), own.begin(), own.end());
   };
   if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
-    add(*pipeline, 0);
+    add_of(*pipeline, 0);
   } else {
     const auto& replicas = std::get<ReplicatedPlan>(plan).replicas;
-    for (std::size_t r = 0; r < replicas.size(); ++r) add(replicas[r], r);
+    for (std::size_t r = 0; r < replicas.size(); ++r) add_of(replicas[r], r);
   }
   return found;
 }
 
-bool has_integers_alone(const cost::PricingContext& context) {
-  const auto& slots = context.cluster.devices;
-  return std::all_of(slots.begin(), slots.end(), [&](const ClusterDevice& slot) {
-    return eight_bit_kind(context.kernel_set, slot.device) == "int";
-  });
-}
-
 std::string eight_bit_kind(const cost::PricingContext& context, const PlacedEngine& engine) {
-  return eight_bit_kind(engine_of(context, engine));
+  return kind_of(engine_of(context, engine));
 }
 
 std::string checkpoint_of(const cost::PricingContext& context, const PlacedEngine& engine) {
   const Engine seen = engine_of(context, engine);
   std::string text = fmt::format("{}", fmt::join(seen.bitwidths, ","));
-  return has(seen.bitwidths, 8) ? text + " " + eight_bit_kind(seen) : text;
+  return has(seen.bitwidths, 8) ? text + " " + kind_of(seen) : text;
 }
 
 std::string transfer_obstacle(Runtime runtime, const TransferEnd& from, const TransferEnd& to) {

@@ -163,7 +163,7 @@ std::optional<Error> why_not_priced(const LoweredProblem& problem) {
 }
 
 LoweredProblem variant_with(const OpenProblem& problem, const std::vector<std::string>& devices) {
-  return with_devices(problem, devices).problems.front();
+  return with_devices(without_runtime(problem), devices).problems.front();
 }
 
 PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,

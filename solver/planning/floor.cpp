@@ -16,12 +16,13 @@ OpenProblem with_floor(const OpenProblem& open, std::optional<double> max_omega)
   return {LoweredProblem(std::move(problem)), open.choices};
 }
 
-/// The floor is the baseline's quality, whatever else plans must keep; and baselines do not save on
-/// the KV cache.
+/// The floor is the baseline's quality, whatever else plans must keep, whoever runs them; and
+/// baselines do not save on the KV cache.
 OpenProblem for_baseline(const OpenProblem& open) {
   OpenProblem plain = with_floor(open, std::nullopt);
   Problem problem = plain.first.problem();
   problem.constraints.clear();
+  problem.runtime.reset();
   Choices choices = open.choices;
   if (choices.kv_bitwidths) {
     choices.kv_bitwidths = {

@@ -53,6 +53,14 @@ PlanOutcome plan_choices(const OpenProblem& problem, const PlanOptions& options,
 PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options, bool proves,
                           const PlanPart& plan_part);
 
+/// The problem for whoever runs its plans.
+OpenProblem without_runtime(const OpenProblem& problem);
+
+/// What the problem's runtime can launch: the free optimum where it can be launched, else the best
+/// plan that can, with a note of what that costs. Without a runtime, what `plan_part` says.
+PlanOutcome plan_for_runtime(const OpenProblem& problem, const PlanOptions& options,
+                             const PlanPart& plan_part);
+
 /// "no plan has an objective below the cutoff of 3 s"
 NoPlan none_below(double cutoff);
 

@@ -118,8 +118,11 @@ PlanOutcome plan(const OpenProblem& open, const PlanOptions& asked, const Planne
     return plan_choices(problem, own, by_chain);
   };
   const bool proves = alone && first.planner && first.planner->proves();
-  PlanOutcome outcome = options.replicas ? plan_replicas(floor.problem, options, proves, by_choices)
-                                         : by_choices(floor.problem, options);
+  const PlanPart by_replicas = [&](const OpenProblem& problem, const PlanOptions& own) {
+    return plan_replicas(problem, own, proves, by_choices);
+  };
+  PlanOutcome outcome =
+      plan_for_runtime(floor.problem, options, options.replicas ? by_replicas : by_choices);
   auto* found = std::get_if<Plan>(&outcome);
   if (found == nullptr) return outcome;
   if (options.cutoff && summary_of(*found).objective >= *options.cutoff)

@@ -74,8 +74,13 @@ const Device& BatchCosts::device_of(std::size_t g) const {
 
 void BatchCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
                            cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
-  const cost::PriceKey key{
-      numbers_[g], cost::PricePart::micro_batch, phase, {}, {static_cast<std::int64_t>(size)}};
+  std::int64_t bitwidths = 0;  // a bit for each
+  for (const std::int32_t bitwidth : batch_.bitwidths) bitwidths |= std::int64_t{1} << bitwidth;
+  const cost::PriceKey key{numbers_[g],
+                           cost::PricePart::micro_batch,
+                           phase,
+                           {},
+                           {static_cast<std::int64_t>(size), bitwidths}};
   const std::vector<double>& known =
       known_->get(key, [&] { return means_of(g, size, rows, work); });
   costs.layer_s.insert(costs.layer_s.end(), known.begin(), known.end() - 2);

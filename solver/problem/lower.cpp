@@ -12,6 +12,7 @@
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/problem/problem.h"
+#include "tessera/solver/problem/runtime_kernels.h"
 
 namespace tessera::solver {
 namespace {
@@ -52,6 +53,16 @@ void set_bytes(Instance& instance, const BatchProblem& batch,
   }
 }
 
+// Whether a runtime can have groups of devices with this bitwidth at all.
+bool can_launch(const Problem& problem, const Device& device, std::int32_t degree,
+                std::int32_t bitwidth) {
+  if (!problem.runtime) return true;
+  if (*problem.runtime == Runtime::llama_cpp && degree > 1) return false;
+  return kernel_obstacles(*problem.runtime, {bitwidth}, problem.batch()->kv_bitwidth, device.name,
+                          device.compute_capability)
+      .empty();
+}
+
 Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
   const BatchProblem& batch = *problem.batch();
   check_record(batch, FieldPath{"problem", "."});
@@ -72,7 +83,8 @@ Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> p
                                group.degree * usable, static_cast<std::size_t>(row)});
     for (std::int32_t bit : batch.bitwidths) {
       const bool runs = batch.kernel_set.find(slot.device, bit) != nullptr &&
-                        batch.kernel_set.reads_kv(slot.device, batch.kv_bitwidth);
+                        batch.kernel_set.reads_kv(slot.device, batch.kv_bitwidth) &&
+                        can_launch(problem, slot.device, group.degree, bit);
       instance.allowed.push_back(runs ? 1 : 0);
     }
   }
@@ -101,6 +113,8 @@ Instance lower(const Problem& problem, std::shared_ptr<cost::PriceCache> prices)
   instance.max_omega = problem.max_omega;
   instance.allow_empty_stage = problem.may_have_empty_stages();
   instance.allow_single_stage = problem.may_leave_out();
+  if (problem.runtime == Runtime::vllm) instance.stage_rule = StageRule::node_by_node;
+  if (problem.runtime == Runtime::llama_cpp) instance.stage_rule = StageRule::one_node;
   for (std::size_t i = 0; i < problem.constraints.size(); ++i) {
     instance.rows.push_back(
         resolve(problem.constraints[i], instance, fmt::format("problem.constraints[{}]", i + 1)));

@@ -11,6 +11,7 @@
 #include "tessera/core/text.h"
 #include "tessera/cost/auto_kernel_set.h"
 #include "tessera/cost/tensor_parallel.h"
+#include "tessera/solver/problem/runtime_kernels.h"
 
 namespace tessera::solver {
 namespace {
@@ -95,20 +96,35 @@ void keep_readable(Ways& ways, const Cluster& cluster) {
   ways.notes.insert(ways.notes.end(), reasons.begin(), reasons.end());
 }
 
+// What of a list passes; the list where nothing does, so that planners say what is wrong with it.
+template <class Passes>
+std::vector<std::int32_t> kept_of(const std::vector<std::int32_t>& list, const Passes& passes) {
+  std::vector<std::int32_t> kept;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(kept), passes);
+  return kept.empty() ? list : kept;
+}
+
 Ways ways_of(const Problem& problem, const Choices& choices,
              const std::vector<cost::KernelSet>& kernel_sets) {
+  const std::optional<Runtime>& runtime = problem.runtime;
   const BatchProblem& batch = *problem.batch();
   Ways ways;
   if (choices.tensor_parallel) {
-    const MeshRules rules{choices.uniform_degree, problem.may_leave_out()};
-    MeshChoices listed = list_meshes(batch.model, batch.cluster, *choices.tensor_parallel, rules);
+    const MeshRules rules{choices.uniform_degree || runtime == Runtime::vllm,
+                          problem.may_leave_out()};
+    const auto degrees = kept_of(*choices.tensor_parallel, [&](std::int32_t degree) {
+      return runtime != Runtime::llama_cpp || degree == 1;
+    });
+    MeshChoices listed = list_meshes(batch.model, batch.cluster, degrees, rules);
     for (const Mesh& mesh : listed.meshes) ways.meshes.push_back(normalised(mesh));
     ways.notes = std::move(listed.notes);
   } else {
     ways.meshes = {batch.mesh};
   }
   std::vector<std::string> of_meshes = ways.notes;
-  ways.kv_bitwidths = choices.kv_bitwidths.value_or(std::vector{batch.kv_bitwidth});
+  ways.kv_bitwidths =
+      kept_of(choices.kv_bitwidths.value_or(std::vector{batch.kv_bitwidth}),
+              [&](std::int32_t bitwidth) { return !runtime || !kv_obstacle(*runtime, bitwidth); });
   ways.kernel_sets = kernel_sets.empty() ? std::vector{batch.kernel_set} : kernel_sets;
   keep_readable(ways, batch.cluster);
   if (choices.follows_cluster.kv_bitwidths) ways.notes = std::move(of_meshes);
@@ -196,19 +212,26 @@ Variants list_variants(const OpenProblem& open) {
   Variants variants;
   variants.notes = std::move(ways.notes);
   for (const cost::KernelSet& kernels : ways.kernel_sets) {
+    const auto checkpoints = checkpoint_bitwidths(problem.runtime, *batch, kernels);
+    const auto add = [&](const std::optional<Mesh>& mesh, std::int32_t kv_bitwidth,
+                         const std::vector<std::int32_t>& bitwidths) {
+      Problem variant = problem;
+      variant.batch()->mesh = mesh;
+      variant.batch()->kv_bitwidth = kv_bitwidth;
+      variant.batch()->kernel_set = kernels;
+      variant.batch()->bitwidths = bitwidths;
+      variants.problems.emplace_back(std::move(variant), open.prices);
+      std::vector<std::string> parts;
+      if (ways.meshes.size() > 1) parts.push_back(mesh_name(batch->cluster, mesh));
+      if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
+      if (ways.kernel_sets.size() > 1) parts.push_back(kernels.name);
+      if (checkpoints.size() > 1) parts.push_back(fmt::format("{} bit", fmt::join(bitwidths, "/")));
+      variants.names.push_back(join(parts, ", "));
+    };
     for (const std::optional<Mesh>& mesh : ways.meshes) {
       for (const std::int32_t kv_bitwidth : ways.kv_bitwidths) {
         if (!somebody_reads_kv(kernels, batch->cluster, kv_bitwidth)) continue;
-        Problem variant = problem;
-        variant.batch()->mesh = mesh;
-        variant.batch()->kv_bitwidth = kv_bitwidth;
-        variant.batch()->kernel_set = kernels;
-        variants.problems.emplace_back(std::move(variant), open.prices);
-        std::vector<std::string> parts;
-        if (ways.meshes.size() > 1) parts.push_back(mesh_name(batch->cluster, mesh));
-        if (ways.kv_bitwidths.size() > 1) parts.push_back(fmt::format("KV {} bit", kv_bitwidth));
-        if (ways.kernel_sets.size() > 1) parts.push_back(kernels.name);
-        variants.names.push_back(join(parts, ", "));
+        for (const auto& bitwidths : checkpoints) add(mesh, kv_bitwidth, bitwidths);
       }
     }
   }

@@ -1,7 +1,7 @@
 -- ts.problem { runtime = ... }: only plans that the runtime launches, none of them better than what is found, and the
 -- cost against the free optimum said.
 
-local obstacles = require "tessera.planning.runtime_plan".obstacles
+local solver = require "tessera.solver"
 local support = require "support"
 local ts = require "tessera"
 
@@ -12,6 +12,7 @@ local function problem(changes)
   }, changes)))
 end
 
+local obstacles = solver.launch_obstacles
 local function notes(plan) return table.concat(plan.notes, "\n") end
 
 describe("runtime = \"vllm\"", function()
@@ -52,6 +53,19 @@ describe("runtime = \"vllm\"", function()
     plan = assert(ts.plan(problem { runtime = "vllm", kernel_set = "vllm_fp8", cluster = "2xL4",
       tensor_parallel = 1, theta = 10 }))
     assert.same({}, obstacles(plan, "vllm"))
+  end)
+
+  it("plans what one checkpoint can have, each at its own prices", function()
+    local open = problem { runtime = "vllm", kernel_set = "vllm_fp8", cluster = "(1xL4+1xA100-40G)+1xL4",
+      tensor_parallel = 1, use_all_devices = true }
+    local best = math.huge
+    for _, bitwidths in ipairs { { 8 }, { 4, 16 } } do
+      local own = ts.plan(open:with { bitwidths = bitwidths })
+      if own then best = math.min(best, own.objective) end
+    end
+    local plan = assert(ts.plan(open))
+    assert.near(best, plan.objective, 1e-9 * best)
+    assert.is_true(ts.check(plan))
   end)
 
   it("has no plan where nothing can be launched", function()

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "tessera/solver/instance/instance.h"
@@ -29,8 +30,27 @@ class BruteForce {
     return best_;
   }
 
+  /// From the definition of StageRule.
+  static bool keeps_stage_rule(const Instance& in, const std::vector<std::size_t>& order) {
+    if (in.stage_rule == StageRule::any) return true;
+    std::vector<std::string> nodes;
+    std::vector<int> stages;
+    for (const std::size_t g : order) {
+      if (in.groups[g].sharding != in.groups[order[0]].sharding) return false;
+      if (nodes.empty() || nodes.back() != in.groups[g].node) {
+        nodes.push_back(in.groups[g].node);
+        stages.push_back(0);
+      }
+      ++stages.back();
+    }
+    if (std::set(nodes.begin(), nodes.end()).size() != nodes.size()) return false;
+    if (in.stage_rule == StageRule::one_node) return nodes.size() == 1;
+    return std::is_sorted(stages.begin() + 1, stages.end());
+  }
+
  private:
   std::set<std::vector<std::size_t>> orders() const {
+    if (request_.order && !keeps_stage_rule(in_, *request_.order)) return {};
     if (request_.order) return {*request_.order};
     std::set<std::vector<std::size_t>> found;
     std::vector<std::int32_t> left;
@@ -42,6 +62,7 @@ class BruteForce {
     std::vector<std::size_t> prefix;
     const std::size_t fewest = in_.allow_single_stage ? 1 : 2;
     extend(left, prefix, in_.allow_empty_stage ? std::min(fewest, devices) : devices, found);
+    std::erase_if(found, [this](const auto& order) { return !keeps_stage_rule(in_, order); });
     return found;
   }
 
@@ -84,7 +105,8 @@ class BruteForce {
              std::vector<std::size_t>& begin) {
     const std::size_t layers = in_.layer_class.size(), stage = begin.size() - 1;
     const bool end = stage == 0 || stage + 1 == order.size();
-    const std::size_t least = in_.allow_empty_stage && !end ? 0 : 1;
+    const bool may_be_empty = in_.allow_empty_stage && in_.stage_rule == StageRule::any;
+    const std::size_t least = may_be_empty && !end ? 0 : 1;
     if (stage + 1 == order.size()) {
       if (layers < begin.back() + least) return;
       begin.push_back(layers);

@@ -47,6 +47,15 @@ class RandomInstance {
     return in;
   }
 
+  /// Puts the groups on one to three nodes, under one of the stage rules.
+  void rule(Instance& in) {
+    in.stage_rule = chance(4) ? StageRule::one_node : StageRule::node_by_node;
+    for (DeviceGroup& group : in.groups) {
+      group.node = std::string(1, static_cast<char>('a' + rng_.integer(0, 2)));
+      if (chance(2)) group.sharding = in.groups.front().sharding;
+    }
+  }
+
   /// Some of the devices in some order; all of them half of the time.
   std::vector<std::size_t> order(const Instance& in) {
     std::vector<std::size_t> devices;

@@ -40,9 +40,8 @@ function M.of(layout, runtime, version)
     end
   end
   if runtime == "json" then return distinct end
-  local multi_node = runtime == "vllm" and versions.has_multi_node(version)
   for _, part in ipairs(layout.plans) do
-    add(solver.launch_obstacles(part.plan, runtime, multi_node, part.nodes, part.places))
+    add(solver.launch_obstacles(part.plan, runtime, part.nodes, part.places))
   end
   if runtime == "vllm" then add(pools(layout, version)) end
   return distinct

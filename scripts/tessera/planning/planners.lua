@@ -143,13 +143,11 @@ local function plan_by_hand(problem, opt)
     local fields = type(stage)
     devices[i] = (fields == "table" or fields == "userdata") and stage.device or nil
   end
-  if #problem:variants() > 1 and #devices > 0 then problem = solver.variant_with(problem, devices) end
+  local runtime = problem.runtime
+  if (runtime or #problem:variants() > 1) and #devices > 0 then problem = solver.variant_with(problem, devices) end
   local plan, why = solver.price(problem, stages, "manual", 0)
-  local runtime = plan and problem.runtime
-  local found = runtime and require("tessera.planning.runtime_plan").obstacles(plan, runtime) or {}
-  if #found == 0 then return plan, why end
-  return nil, core.why("infeasible", ("%s cannot launch this plan: %s"):format(problem.runtime,
-    table.concat(found, "; ")))
+  if not plan or not runtime then return plan, why end
+  return solver.launched_by(plan, runtime)
 end
 
 -- The names in opt.planner; nil where there are none.
@@ -168,11 +166,6 @@ end
 --- A problem whose quality floor names a baseline, with that baseline's omega in place of the name; and a note.
 function M.resolve_floor(problem) return solver.resolve_floor(problem, naming {}) end
 
-local function plan_freely(problem, opt)
-  local shared, own = split_options(opt)
-  return solver.plan(problem, shared, naming(own))
-end
-
 --- Plans a problem: a plan, or nil and why (why.code: infeasible, time_limit, interrupted).
 function M.plan(problem, opt)
   if problem == nil then fail("ts.plan", "give a problem, or the fields of one") end
@@ -183,13 +176,8 @@ function M.plan(problem, opt)
   local names = check_names(opt.planner)
   if not is(problem, "tessera.Problem") then problem = solver.problem(problem) end
   if names and names[1] == "manual" and #names == 1 then return plan_by_hand(problem, opt) end
-  local runtime = problem.runtime
-  local plan, why
-  if not runtime or runtime == "tessera" then
-    plan, why = plan_freely(problem, opt)
-  else
-    plan, why = require("tessera.planning.runtime_plan").plan(problem, opt, plan_freely)
-  end
+  local shared, own = split_options(opt)
+  local plan, why = solver.plan(problem, shared, naming(own))
   if plan then
     M.stopped_by = M.stopped_by or plan.stopped_by
     return plan

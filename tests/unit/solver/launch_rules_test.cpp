@@ -49,10 +49,9 @@ Placement placed(const std::vector<On>& stages, std::int32_t kv_bitwidth = 16) {
 }
 
 std::vector<std::string> obstacles(Runtime runtime, const std::vector<On>& stages,
-                                   const char* kernel_set = "vllm", std::int32_t kv_bitwidth = 16,
-                                   bool multi_node = true) {
+                                   const char* kernel_set = "vllm", std::int32_t kv_bitwidth = 16) {
   return launch_obstacles(runtime, context_on("1xL4+1xA100-80G+1xT4-16G+1xMI300X", kernel_set),
-                          placed(stages, kv_bitwidth), 0, multi_node);
+                          placed(stages, kv_bitwidth), 0);
 }
 
 TEST(LaunchRules, NothingStandsInTheWayOfEqualStages) {
@@ -111,7 +110,7 @@ TEST(LaunchRules, PipelinesKeepToNodes) {
   const std::vector<On> fewer{{0, "L4", {0}}, {1, "L4", {0}}, {1, "L4", {1}}, {2, "L4", {0}}};
   EXPECT_THAT(obstacles(Runtime::vllm, fewer), ElementsAre(HasSubstr("this pipeline has 1, 2, 1")));
   const std::vector<On> more{{0, "L4", {0}}, {1, "L4", {0}}, {2, "L4", {0}}, {2, "L4", {1}}};
-  EXPECT_THAT(obstacles(Runtime::vllm, more, "vllm", 16, false), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::vllm, more), IsEmpty());
 }
 
 TEST(LaunchRules, PoolsShareCachesAndCheckpoints) {
@@ -131,8 +130,24 @@ TEST(LaunchRules, CheckpointsAreToldApart) {
   const Placement placement = placed({{0, "A100-80G", {0}, 8}, {0, "A100-80G", {1}, 16}});
   EXPECT_EQ(checkpoint_of(context_on("1xA100-80G", "vllm"), placement.engines[0]), "8,16 int");
   EXPECT_EQ(checkpoint_of(context_on("1xA100-80G", "vllm_fp8"), placement.engines[0]), "8,16 fp8");
-  EXPECT_TRUE(has_integers_alone(context_on("1xA100-80G", "vllm")));
-  EXPECT_FALSE(has_integers_alone(context_on("1xA100-80G+1xT4-16G", "vllm_fp8")));
+}
+
+TEST(LaunchRules, CheckpointsHaveOneScheme) {
+  using Sets = std::vector<std::vector<std::int32_t>>;
+  const auto sets = [](std::optional<Runtime> runtime, const char* cluster, const char* kernels,
+                       std::vector<std::int32_t> bitwidths) {
+    BatchProblem batch;
+    static_cast<cost::PricingContext&>(batch) = context_on(cluster, kernels);
+    batch.bitwidths = std::move(bitwidths);
+    return checkpoint_bitwidths(runtime, batch, batch.kernel_set);
+  };
+  EXPECT_EQ(sets({}, "1xA100-80G", "vllm_fp8", {3, 4, 8, 16}), Sets({{3, 4, 8, 16}}));
+  EXPECT_EQ(sets(Runtime::vllm, "1xA100-80G", "vllm", {3, 4, 8, 16}), Sets({{4, 8, 16}}));
+  EXPECT_EQ(sets(Runtime::vllm, "1xA100-80G+1xT4-16G", "vllm_fp8", {4, 8, 16}),
+            Sets({{8}, {4, 16}}));
+  EXPECT_EQ(sets(Runtime::vllm, "1xA100-80G", "vllm_fp8", {8}), Sets({{8}}));
+  EXPECT_EQ(sets(Runtime::vllm, "1xA100-80G", "vllm", {3}), Sets({{3}}));
+  EXPECT_EQ(sets(Runtime::llama_cpp, "1xA100-80G", "vllm_fp8", {3, 4, 8}), Sets({{3, 4, 8}}));
 }
 
 }  // namespace

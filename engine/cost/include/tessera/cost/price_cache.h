@@ -46,7 +46,8 @@ struct PriceKey {
   PricePart part = PricePart::micro_batch;
   Phase phase = Phase::prefill;
   LayerKind layer;  ///< of the parts of one layer
-  /// That of a micro-batch, or those that the sizes of steps are made of.
+  /// That of a micro-batch and its bitwidths, a bit each, or those that the sizes of steps are made
+  /// of.
   std::array<std::int64_t, 4> sizes = {};
 
   friend bool operator==(const PriceKey&, const PriceKey&) = default;
@@ -58,7 +59,7 @@ struct PriceKeyHash {
 
 /// Prices that many plans have in common: of a group of devices they are the same whatever the rest
 /// of the plan is. For plans of one set of profiles; micro-batches are of problems of one prompt
-/// and output length and one list of bitwidths. Safe to share among threads.
+/// and output length. Safe to share among threads.
 class PriceCache {
  public:
   std::size_t number_of(const GroupKey& group);

@@ -17,6 +17,15 @@ enum class Objective { steady, paper };
 
 inline constexpr double kMaxTheta = 1e12;
 
+/// Which orders of devices a server can launch. Where there is a rule, every stage holds a layer.
+enum class StageRule {
+  any,
+  /// Stages of a node are neighbours; behind the first node, none has fewer stages than the one
+  /// before it; all stages are devices or groups cut alike. vLLM's.
+  node_by_node,
+  one_node,  ///< all stages are on one node, cut alike. llama.cpp's
+};
+
 /// Devices that the planner cannot tell apart: same type on the same node.
 struct DeviceGroup {
   std::string name;  ///< device type
@@ -65,8 +74,9 @@ struct Instance {
   /// Middle stages may hold no layer, and orders may leave devices out; first and last stage are
   /// two.
   bool allow_empty_stage = false;
-  bool allow_single_stage = false;  ///< with `allow_empty_stage`: they may also be one
-  std::vector<Row> rows;            ///< side constraints
+  bool allow_single_stage = false;        ///< with `allow_empty_stage`: they may also be one
+  StageRule stage_rule = StageRule::any;  ///< see StageOrder
+  std::vector<Row> rows;                  ///< side constraints
 
   /// Costs at a micro-batch size in [1, batch_size]. References stay valid for the instance's life;
   /// the same size gives the same object.
@@ -79,6 +89,8 @@ struct Instance {
   std::size_t num_devices() const;
   /// Fewest stages of a plan whose order is free.
   std::size_t least_stages() const;
+  /// Whether a middle stage may hold no layer.
+  bool may_be_empty() const { return allow_empty_stage && stage_rule == StageRule::any; }
   double omega_at(std::size_t layer, std::size_t bit) const {
     return omega[layer * num_bits() + bit];
   }
@@ -157,14 +169,15 @@ Evaluation evaluate(const Instance& instance, const Candidate& candidate);
 /// What a candidate breaks.
 struct Violation {
   std::string constraint;  ///< "contiguity", "memory", "bitwidth", "empty_stage", "devices",
-                           ///< "micro_batch", "row", "quality", "objective"
+                           ///< "micro_batch", "row", "quality", "server", "objective"
   std::string message;
 };
 
 /// The independent checker: well-formedness, contiguity, one allowed bitwidth per layer, memory,
-/// device counts, empty stages, side constraints, quality floor and, where one is claimed, the
-/// objective (to 1e-9 relative). Shares no arithmetic with the solvers or with `evaluate`. Every
-/// stage of the order holds its activations, empty ones too: they pass through it.
+/// device counts, empty stages, stage rule, side constraints, quality floor and, where one is
+/// claimed, the objective (to 1e-9 relative). Shares no arithmetic with the solvers or with
+/// `evaluate`. Every stage of the order holds its activations, empty ones too: they pass through
+/// it.
 std::optional<Violation> find_violation(const Instance& instance, const Candidate& candidate,
                                         std::optional<double> claimed_objective = std::nullopt);
 

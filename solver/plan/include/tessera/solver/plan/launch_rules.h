@@ -8,35 +8,19 @@
 #include "tessera/core/placement.h"
 #include "tessera/cost/stage_price.h"
 #include "tessera/solver/plan/plan.h"
+#include "tessera/solver/problem/runtime_kernels.h"
 
 /// What of a placement a runtime cannot launch. Reasons are sentences without full stops; none
 /// where it can. `tessera` runs all that has a price.
 namespace tessera::solver {
 
-/// The least compute capability on which vLLM's attention reads FP8, its KV cache of 8 bits. The
-/// kernel sets of vLLM say the same (kv_rules).
-inline constexpr double kFp8Capability = 8.9;
-
-/// Kernels that are missing for engines of some bitwidths on a type of device, whatever their
-/// shape.
-std::vector<std::string> kernel_obstacles(Runtime runtime,
-                                          const std::vector<std::int32_t>& bitwidths,
-                                          std::int32_t kv_bitwidth, const std::string& device,
-                                          double compute_capability);
-
-/// Of one engine. @param multi_node whether the runtime's version starts pipelines over nodes with
-/// equally many GPUs without Ray
+/// Of one engine.
 std::vector<std::string> launch_obstacles(Runtime runtime, const cost::PricingContext& context,
-                                          const Placement& placement, std::size_t engine,
-                                          bool multi_node);
+                                          const Placement& placement, std::size_t engine);
 
 /// Of all engines of a plan, each with its own kernel set.
 std::vector<std::string> launch_obstacles(Runtime runtime, const Plan& plan,
-                                          const Placement& placement, bool multi_node);
-
-/// Whether 8 bit means integers for the weights alone on every device of a cluster, so that layers
-/// of other bitwidths may stand beside them in one checkpoint.
-bool has_integers_alone(const cost::PricingContext& context);
+                                          const Placement& placement);
 
 /// "int" (weights alone), "fp8" or "w8a8": what 8 bit means for an engine, with these kernels.
 std::string eight_bit_kind(const cost::PricingContext& context, const PlacedEngine& engine);

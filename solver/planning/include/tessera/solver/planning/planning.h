@@ -170,8 +170,11 @@ struct ResolvedFloor {
 ResolvedFloor resolve_floor(const OpenProblem& problem, const PlanOptions& options,
                             const PlannerSet& planners);
 
-/// The first way to settle the open choices in which these devices exist ("2xT4-16G"): what a plan
-/// made by hand is priced by. @throws as order_from_names where there is none.
+/// The plan as one for a runtime to launch, or why it cannot be: of a problem that may have none.
+PlanOutcome launched_by(Runtime runtime, Plan plan);
+
+/// The first way to settle the open choices in which these devices exist ("2xT4-16G"), whatever the
+/// runtime: what a plan made by hand is priced by. @throws as order_from_names where there is none.
 LoweredProblem variant_with(const OpenProblem& problem, const std::vector<std::string>& devices);
 
 /// What a planner of the engine is asked, from the options. @throws as order_from_names, and

@@ -74,7 +74,8 @@ struct Variants {
   std::vector<std::string> notes;  ///< what was left out, and why
 };
 
-/// Kernel sets by meshes (see list_meshes) by KV bitwidths, in the order given.
+/// Kernel sets by meshes (see list_meshes) by KV bitwidths, in the order given; where the problem
+/// has a runtime, of one degree each and by the bitwidths that one checkpoint for it can have.
 Variants list_variants(const OpenProblem& problem);
 
 /// Degrees that the mesh of a batch problem has, or may still have, ascending.

@@ -78,7 +78,7 @@ struct Problem {
   /// `allow_empty_stage` says.
   std::optional<bool> use_all_devices;
   std::vector<Constraint> constraints;  ///< names differ
-  /// The library in Lua plans only what it can launch; planners of the engine do not look at it.
+  /// Plans are of what it can launch: a StageRule, its kernels, one checkpoint (see list_variants).
   std::optional<Runtime> runtime;
 
   /// Null for an instance file.

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/solver/problem/problem.h"
+
+/// What a runtime has kernels for. Reasons are sentences without full stops. `tessera` runs all
+/// that has a price.
+namespace tessera::solver {
+
+/// The least compute capability on which vLLM's attention reads FP8, its KV cache of 8 bits. The
+/// kernel sets of vLLM say the same (kv_rules).
+inline constexpr double kFp8Capability = 8.9;
+
+/// Why a runtime cannot run weights of these bitwidths, or a KV cache of this one; absent where it
+/// can.
+std::optional<std::string> bitwidth_obstacle(Runtime runtime,
+                                             const std::vector<std::int32_t>& bitwidths);
+std::optional<std::string> kv_obstacle(Runtime runtime, std::int32_t kv_bitwidth);
+/// Why a runtime's launch files are not for a device; absent where they are.
+std::optional<std::string> device_obstacle(Runtime runtime, const std::string& device,
+                                           double compute_capability, std::int32_t kv_bitwidth);
+/// All of these, of engines of any shape.
+std::vector<std::string> kernel_obstacles(Runtime runtime,
+                                          const std::vector<std::int32_t>& bitwidths,
+                                          std::int32_t kv_bitwidth, const std::string& device,
+                                          double compute_capability);
+
+/// "int" (weights alone), "fp8" or "w8a8": what 8 bit means on a device.
+std::string eight_bit_kind(const cost::KernelSet& kernels, const Device& device);
+
+/// The sets of a problem's bitwidths that one checkpoint for the runtime can have, none of them
+/// empty: where 8 bit means integers for the weights alone on every device all that it has kernels
+/// for, else 8 bit alone, or all others. What is given where there is nothing to choose.
+std::vector<std::vector<std::int32_t>> checkpoint_bitwidths(std::optional<Runtime> runtime,
+                                                            const BatchProblem& batch,
+                                                            const cost::KernelSet& kernels);
+
+}  // namespace tessera::solver

@@ -1,0 +1,104 @@
+#include "tessera/solver/problem/runtime_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera::solver {
+namespace {
+
+struct Kernels {
+  const char* name;
+  std::vector<std::int32_t> bitwidths, kv_bitwidths;
+};
+
+const Kernels& kernels_of(Runtime runtime) {
+  static const Kernels vllm{"vLLM", {4, 8, 16}, {8, 16}};
+  static const Kernels llama_cpp{"llama.cpp", {3, 4, 8, 16}, {4, 8, 16}};
+  return runtime == Runtime::vllm ? vllm : llama_cpp;
+}
+
+bool has(const std::vector<std::int32_t>& list, std::int32_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+std::optional<std::string> bitwidth_obstacle(Runtime runtime,
+                                             const std::vector<std::int32_t>& bitwidths) {
+  if (runtime == Runtime::tessera) return std::nullopt;
+  const Kernels& kernels = kernels_of(runtime);
+  for (const std::int32_t bitwidth : bitwidths) {
+    if (has(kernels.bitwidths, bitwidth)) continue;
+    return fmt::format("{} has no kernel for {}-bit weights", kernels.name, bitwidth);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> kv_obstacle(Runtime runtime, std::int32_t kv_bitwidth) {
+  if (runtime == Runtime::tessera) return std::nullopt;
+  const Kernels& kernels = kernels_of(runtime);
+  if (has(kernels.kv_bitwidths, kv_bitwidth)) return std::nullopt;
+  return fmt::format("{} has no KV cache of {} bits", kernels.name, kv_bitwidth);
+}
+
+std::optional<std::string> device_obstacle(Runtime runtime, const std::string& device,
+                                           double compute_capability, std::int32_t kv_bitwidth) {
+  if (runtime != Runtime::vllm) return std::nullopt;
+  if (compute_capability < 2) {
+    return fmt::format("launch files are for NVIDIA's GPUs, and {} is none", device);
+  }
+  if (compute_capability < 7) {
+    return fmt::format("{} has compute capability {:g}; vLLM needs 7.0", device,
+                       compute_capability);
+  }
+  if (kv_bitwidth != 8 || compute_capability >= kFp8Capability) return std::nullopt;
+  return fmt::format(
+      "an 8-bit KV cache is FP8 in vLLM, which needs compute capability {:g}; {} has {:g}",
+      kFp8Capability, device, compute_capability);
+}
+
+std::vector<std::string> kernel_obstacles(Runtime runtime,
+                                          const std::vector<std::int32_t>& bitwidths,
+                                          std::int32_t kv_bitwidth, const std::string& device,
+                                          double compute_capability) {
+  std::vector<std::string> found;
+  for (auto&& reason : {bitwidth_obstacle(runtime, bitwidths),
+                        device_obstacle(runtime, device, compute_capability, kv_bitwidth),
+                        kv_obstacle(runtime, kv_bitwidth)}) {
+    if (reason) found.push_back(*reason);
+  }
+  return found;
+}
+
+std::string eight_bit_kind(const cost::KernelSet& kernels, const Device& device) {
+  const cost::KernelRule* rule = kernels.find(device, 8);
+  if (rule == nullptr) return "int";
+  const WeightFormat format = rule->format();
+  if (format == WeightFormat::int8_activations) return "w8a8";
+  const bool fp8 = format == WeightFormat::fp8_weights || format == WeightFormat::fp8_activations;
+  return fp8 ? "fp8" : "int";
+}
+
+std::vector<std::vector<std::int32_t>> checkpoint_bitwidths(std::optional<Runtime> runtime,
+                                                            const BatchProblem& batch,
+                                                            const cost::KernelSet& kernels) {
+  const auto& slots = batch.cluster.devices;
+  const bool one_scheme =
+      runtime != Runtime::vllm || std::all_of(slots.begin(), slots.end(), [&](const auto& slot) {
+        return eight_bit_kind(kernels, slot.device) == "int";
+      });
+  std::vector<std::int32_t> whole, eight;
+  for (const std::int32_t bitwidth : batch.bitwidths) {
+    if (runtime && bitwidth_obstacle(*runtime, {bitwidth})) continue;
+    (bitwidth == 8 && !one_scheme ? eight : whole).push_back(bitwidth);
+  }
+  std::vector<std::vector<std::int32_t>> sets;
+  for (auto* set : {&eight, &whole}) {
+    if (!set->empty()) sets.push_back(std::move(*set));
+  }
+  if (sets.empty()) sets.push_back(batch.bitwidths);
+  return sets;
+}
+
+}  // namespace tessera::solver
