@@ -62,9 +62,17 @@ describe("ts.register_scheduler", function()
     assert.equal(theirs.ttft_s.mean, own.ttft_s.mean)
     assert.equal("my_scheduler(threshold = 128)", ts.engine { scheduler = short }.scheduler)
     raises("invalid_argument", "threshhold", function() serve { name = "my_scheduler", threshhold = 1 } end)
-    raises("invalid_argument", "has its options beside scheduler", function()
-      serve { name = "vllm_v1", threshold = 1 }
-    end)
+    raises("invalid_argument", "threshold", function() serve { name = "vllm_v1", threshold = 1 } end)
+  end)
+
+  it("takes those of one in C++ in the same form", function()
+    local cut = { name = "micro_batches", prefill_micro_batch_size = 2, decode_micro_batch_size = 8,
+      chunk_tokens = 100 }
+    local beside = { prefill_micro_batch_size = 2, decode_micro_batch_size = 8, chunk_tokens = 100 }
+    local inside = serve(cut)
+    assert.equal(serve("micro_batches", beside).ttft_s.mean, inside.ttft_s.mean)
+    assert.is_true(serve("micro_batches").ttft_s.mean ~= inside.ttft_s.mean)
+    raises("invalid_argument", "chunk_tokens is given twice", function() serve(cut, { chunk_tokens = 9 }) end)
   end)
 
   -- With one seat and all there from the start, the shortest first is what minimises the mean wait.

@@ -44,9 +44,6 @@ local function name_with_options(given)
     if key ~= "name" then own[key] = value end
   end
   if next(own) == nil then return given.name end
-  if is_of_engine[given.name] then
-    core.refuse(path, ("'%s' has its options beside scheduler, not in it"):format(given.name))
-  end
   local entry = kind:named(given.name, path)
   local opt, texts = entry.read(own), {}
   for _, key in ipairs(sorted_keys(own)) do texts[#texts + 1] = ("%s = %s"):format(key, tostring(own[key])) end
@@ -55,14 +52,25 @@ local function name_with_options(given)
   return text
 end
 
---- ts.engine, which also takes scheduler = { name =, options of a scheduler in Lua }.
+--- ts.engine, which also takes scheduler = { name =, options of the scheduler }. Those of one in C++ are options of the
+--- engine.
 function M.engine(given)
   local scheduler = type(given) == "table" and given.scheduler
   if type(scheduler) == "string" and not bound[scheduler] then kind:named(scheduler, "ts.engine.scheduler") end
   if type(scheduler) ~= "table" then return serving.engine(given) end
   local copy = {}
   for key, value in pairs(given) do copy[key] = value end
-  copy.scheduler = name_with_options(scheduler)
+  if not is_of_engine[scheduler.name] then
+    copy.scheduler = name_with_options(scheduler)
+    return serving.engine(copy)
+  end
+  copy.scheduler = nil
+  for key, value in pairs(scheduler) do
+    if copy[key] ~= nil then
+      core.refuse("ts.engine.scheduler", ("%s is given twice, in it and beside it"):format(key))
+    end
+    copy[key == "name" and "scheduler" or key] = value
+  end
   return serving.engine(copy)
 end
 
