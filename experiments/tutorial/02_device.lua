@@ -6,6 +6,7 @@ local card = ts.device {
   memory_bytes = 24e9,
   memory_bytes_per_s = 700e9,
   flop_per_s = { fp16 = 120e12, int8 = 240e12 },
+  compute_capability = 7, -- without one it runs no CUDA
   price_usd_per_h = 0.4,
   source = "data sheet of the vendor, 2026-11",
 }

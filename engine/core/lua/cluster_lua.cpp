@@ -169,8 +169,8 @@ int link(lua_State* L) {
 
 std::string describe_link(const Cluster& cluster, std::size_t a, std::size_t b) {
   const Link link = cluster.link(a, b);
-  return fmt::format("{} {:g} GB/s{}", link.kind, link.bytes_per_s / 1e9,
-                     cluster.bridged(a, b) ? " in pairs" : "");
+  return fmt::format("{} {:g} GB/s{}", link.mesh ? "Infinity Fabric" : link.kind,
+                     link.bytes_per_s / 1e9, cluster.bridged(a, b) ? " in pairs" : "");
 }
 
 bool lacks_bridges(const Cluster& cluster, std::size_t device) {
@@ -262,6 +262,31 @@ int places(lua_State* L) {
   return 1;
 }
 
+/// cluster:priced("A100", 1.29): a type's price is this.
+int priced(lua_State* L) {
+  const auto& cluster = *lua_kit::check_object<Cluster>(L, 1, "cluster");
+  const std::string name = lua_kit::check_text(L, 2, "device");
+  const double usd_per_h = lua_kit::check_number(L, 3, "price", 0, 1e6, "USD/h");
+  const std::string device =
+      find_device(name, core_lua::environment(L).folders, "cluster:priced").name;
+  auto result = std::make_shared<Cluster>(cluster);
+  bool found = false;
+  for (ClusterDevice& slot : result->devices) {
+    if (slot.device.name != device) continue;
+    found = true;
+    slot.device.price_usd_per_h = usd_per_h;
+    slot.device.price_source = "as given";
+  }
+  if (!found) refuse(ErrorCode::not_found, "cluster:priced", "the cluster has no " + device);
+  lua_kit::push_object<Cluster>(L, std::move(result));
+  return 1;
+}
+
+int notes(lua_State* L) {
+  lua_kit::push_texts(L, lua_kit::check_object<Cluster>(L, 1, "cluster")->notes);
+  return 1;
+}
+
 std::string summary(const Cluster& c) {
   return fmt::format("cluster {}: {}, {} node{}, network {:.0f} Gb/s", c.name, describe_devices(c),
                      c.nodes.size(), c.nodes.size() == 1 ? "" : "s",
@@ -295,6 +320,11 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
             "The node of each device (0-based)"},
            {"places", lua_kit::guarded<places>, "(): table[]",
             "Of each device its node_index and gpu, its number among the node's devices (0-based)"},
+           {"priced", lua_kit::guarded<priced>,
+            "(device: string, usd_per_h: number): tessera.Cluster",
+            "The same with another price of one device type"},
+           {"notes", lua_kit::guarded<notes>, "(): string[]",
+            "Which sheet was taken for a name that fits several, and what has none"},
            {"topology", lua_kit::guarded<topology>, "(): string",
             "The nodes, their devices, and the links within and between them"}},
       .summary = summary,

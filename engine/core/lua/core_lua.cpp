@@ -181,6 +181,7 @@ void register_core(lua_State* L) {
   lua_kit::register_module(L, "tessera.core",
                            {{"model", lua_kit::guarded<new_model>},
                             {"device", lua_kit::guarded<new_device>},
+                            {"device_meant", lua_kit::guarded<device_meant>},
                             {"devices_called", lua_kit::guarded<devices_called>},
                             {"short_driver_name", lua_kit::guarded<short_name>},
                             {"cluster", lua_kit::guarded<new_cluster>},

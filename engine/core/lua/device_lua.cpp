@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include "core_lua.h"
+#include "tessera/core/cluster.h"
 #include "tessera/core/device_sheet.h"
 #include "tessera/core/json.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -62,6 +64,19 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
 
 int new_device(lua_State* L) {
   lua_kit::push_object<Device>(L, device_argument(L, 1, "ts.device"));
+  return 1;
+}
+
+/// device_meant(name): { device =, note = } of any spelling of a name; `note` says which was taken
+/// where it fits several.
+int device_meant(lua_State* L) {
+  std::vector<std::string> notes;
+  const std::string name = lua_kit::check_text(L, 1, "name");
+  auto device = std::make_shared<Device>(find_device(name, environment(L).folders, {}, &notes));
+  lua_createtable(L, 0, 2);
+  lua_kit::push_object<Device>(L, std::move(device));
+  lua_setfield(L, -2, "device");
+  if (!notes.empty()) lua_kit::set_text(L, "note", notes.front());
   return 1;
 }
 

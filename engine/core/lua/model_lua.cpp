@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
-#include <cctype>
 #include <filesystem>
-#include <string_view>
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/model_id.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -22,7 +21,8 @@ const OptionTable& model_options() {
        "A decoder-only architecture: a path (a config.json, the folder that holds it, a .gguf or "
        ".safetensors file), a shipped name (\"opt-30b\"), the Hugging Face id of one that ships, "
        "or "
-       "sizes. A path that exists wins over a name.",
+       "any usual spelling of it with -Instruct, -AWQ, ollama's tag and the like, which is kept as "
+       "checkpoint; or sizes. A path that exists wins over a name.",
        "tessera.Model",
        {{.name = "config",
          .type = OptionType::text,
@@ -85,39 +85,6 @@ ModelShape model_from_file(const lua_kit::Options& options, const core_lua::Envi
   return model;
 }
 
-// What fine-tuned copies of one shape have at their ends is no part of it.
-std::string stem_of(std::string id) {
-  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view suffix : {"-instruct", "-chat", "-it", "-hf", "-base"}) {
-      if (!id.ends_with(suffix)) continue;
-      id.resize(id.size() - suffix.size());
-      again = true;
-    }
-  }
-  return id;
-}
-
-/// File of the shipped model with this Hugging Face id, or else of one whose id differs in
-/// "-Instruct" and the like alone; "" where there is none.
-std::string file_of_id(const std::string& id, const DataFolders& folders) {
-  constexpr std::string_view kHub = "https://huggingface.co/";
-  std::string alike;
-  for (const std::string& name : folders.list("models")) {
-    const std::string file = folders.find("models", name);
-    const Json json = read_json_file(file);
-    const auto source = json.is_object() ? json.find("source") : json.end();
-    if (source == json.end() || !source->is_string()) continue;
-    const std::string text = source->get<std::string>();
-    if (!text.starts_with(kHub)) continue;
-    const std::string own = text.substr(kHub.size(), text.find(' ') - kHub.size());
-    if (own == id) return file;
-    if (alike.empty() && stem_of(own) == stem_of(id)) alike = file;
-  }
-  return alike;
-}
-
 /// Whether `name` is a path that speaks of a model. A folder of the name of a model that has no
 /// config.json in it is something else.
 bool is_path_of_model(const std::string& name, bool has_slash) {
@@ -135,16 +102,21 @@ ModelShape model_named(const std::string& name, const core_lua::Environment& env
   const DataFolders& folders = environment.folders;
   const bool has_slash = name.find('/') != std::string::npos;
   if (is_path_of_model(name, has_slash)) return model_at(name, environment);
-  std::string file = has_slash ? file_of_id(name, folders) : "";
-  if (file.empty() && has_slash) {
-    const std::string last = name.substr(name.rfind('/') + 1);
+  const NamedModel found = find_model(name, folders);
+  if (found.file.empty() && has_slash) {
     refuse(ErrorCode::not_found, where,
            "unknown model {}: no such file, and no model with this Hugging Face id ships{}; give "
            "the path of its config.json",
-           quote(name), did_you_mean(stem_of(last), folders.list("models")));
+           quote(name), did_you_mean(found.id.stem, folders.list("models")));
   }
-  if (file.empty()) file = folders.require("models", name, where);
-  return model_from_json(read_json_file(file), file);
+  if (found.file.empty()) folders.require("models", name, where);
+  ModelShape model = model_from_json(read_json_file(found.file), found.file);
+  if (!found.is_name) {
+    model.checkpoint = name;
+    if (found.id.format) model.checkpoint_format = found.id.format;
+    if (found.id.bits) model.checkpoint_bits = found.id.bits;
+  }
+  return model;
 }
 
 double bitwidth_argument(lua_State* L) {
@@ -163,9 +135,18 @@ int layer_bytes(lua_State* L) {
   return 1;
 }
 
+// ", of Qwen/Qwen2.5-7B-Instruct-AWQ: awq, 4 bits"
+std::string checkpoint_words(const ModelShape& m) {
+  if (!m.checkpoint) return "";
+  std::string words = ", of " + quote(*m.checkpoint, 120);
+  if (m.checkpoint_format) words += ": " + *m.checkpoint_format;
+  if (m.checkpoint_bits) words += fmt::format(", {:g} bits", *m.checkpoint_bits);
+  return words;
+}
+
 std::string summary(const ModelShape& m) {
-  return fmt::format("model {}: {}, {} layers, {} parameters", m.name, m.family, m.num_layers,
-                     format_count(static_cast<double>(m.num_parameters())));
+  return fmt::format("model {}: {}, {} layers, {} parameters{}", m.name, m.family, m.num_layers,
+                     format_count(static_cast<double>(m.num_parameters())), checkpoint_words(m));
 }
 
 }  // namespace

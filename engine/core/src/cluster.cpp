@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tessera/core/cluster_part.h"
+#include "tessera/core/device_name.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
@@ -87,16 +88,18 @@ void check_device_count(std::size_t count, const std::string& path) {
 // Looks names up once each: a large cluster repeats them.
 class DeviceNames {
  public:
-  explicit DeviceNames(const DataFolders& folders) : folders_(folders) {}
+  DeviceNames(const DataFolders& folders, std::vector<std::string>& notes)
+      : folders_(folders), notes_(notes) {}
 
   const Device& find(const std::string& name, const std::string& where) {
     const auto known = devices_.find(name);
     if (known != devices_.end()) return known->second;
-    return devices_.emplace(name, find_device(name, folders_, where)).first->second;
+    return devices_.emplace(name, find_device(name, folders_, where, &notes_)).first->second;
   }
 
  private:
   const DataFolders& folders_;
+  std::vector<std::string>& notes_;
   std::map<std::string, Device> devices_;
 };
 
@@ -126,6 +129,49 @@ void read_device_entry(const Json& entry, const std::string& path, std::size_t n
                          ClusterDevice{device, node_index});
 }
 
+// "nvlink_pairs": [[0, 1]], by the numbers of the node's devices, which are the last of the
+// cluster.
+void read_nvlink_pairs(JsonFields& fields, const std::string& path, std::size_t node_index,
+                       Cluster& cluster) {
+  const Json& pairs = array_at(fields, "nvlink_pairs", kMaxClusterDevices, path);
+  const auto first =
+      std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                   [&](const ClusterDevice& slot) { return slot.node_index == node_index; });
+  const auto of_node = static_cast<std::int64_t>(cluster.devices.end() - first);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::string where = fmt::format("{}: nvlink_pairs[{}]", path, i);
+    if (!pairs[i].is_array() || pairs[i].size() != 2) {
+      refuse_cluster(where, "a pair is the numbers of two devices, as in [0, 1]");
+    }
+    for (const Json& number : pairs[i]) {
+      const std::int64_t at = json_integer(number, where, 0, of_node - 1);
+      ClusterDevice& slot = *(first + at);
+      if (slot.nvlink_pair) {
+        refuse_cluster(where, fmt::format("device {} is in a pair already", at));
+      }
+      if (!slot.device.nvlink_bridge_bytes_per_s && !slot.device.nvlink_bytes_per_s) {
+        refuse_cluster(where, fmt::format("device {}, {}, has no NVLink", at, slot.device.name));
+      }
+      slot.nvlink_pair = static_cast<std::int32_t>(i);
+    }
+  }
+}
+
+// What `detect` found and no sheet describes: [{ "name": "Tesla X1", "count": 2, ... }].
+void note_unknown(JsonFields& fields, const std::string& path, std::size_t node_index,
+                  Cluster& cluster) {
+  const Json& unknown = array_at(fields, "unknown_devices", kMaxClusterDevices, path);
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    const std::string where = fmt::format("{}: unknown_devices[{}]", path, i);
+    JsonFields device(unknown[i], where);
+    cluster.notes.push_back(
+        fmt::format("node {}: {} x {} left out, which no device sheet describes",
+                    cluster.nodes[node_index].name,
+                    device.integer("count", 1, static_cast<std::int64_t>(kMaxClusterDevices)),
+                    quote(device.text("name"))));
+  }
+}
+
 void add_node(Node node, const std::string& path, Cluster& cluster) {
   for (const Node& other : cluster.nodes) {
     if (other.name == node.name) {
@@ -138,7 +184,7 @@ void add_node(Node node, const std::string& path, Cluster& cluster) {
 // Nodes with their devices inside: the form for people.
 void read_nested_nodes(const Json& nodes, const std::string& path, const DataFolders& folders,
                        Cluster& cluster) {
-  DeviceNames names(folders);
+  DeviceNames names(folders, cluster.notes);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const std::string node_path = fmt::format("{}: nodes[{}]", path, i);
     JsonFields fields(nodes[i], node_path);
@@ -148,6 +194,8 @@ void read_nested_nodes(const Json& nodes, const std::string& path, const DataFol
       read_device_entry(devices[k], fmt::format("{}: devices[{}]", node_path, k), i, names,
                         cluster);
     }
+    if (fields.has("unknown_devices")) note_unknown(fields, node_path, i, cluster);
+    if (fields.has("nvlink_pairs")) read_nvlink_pairs(fields, node_path, i, cluster);
     fields.finish();
     if (cluster.nodes[i].nvlink_bridges && !takes_bridges(cluster, i)) {
       refuse_cluster(node_path, fmt::format("nvlink_bridges: the node lacks {}", kBridgedCards));
@@ -194,7 +242,13 @@ void read_flat_nodes(const Json& nodes, const Json& devices, const std::string& 
     }
     Json device = devices[k];
     device.erase("node");
-    cluster.devices.push_back({device_from_json(device, device_path), found->second});
+    std::optional<std::int32_t> pair;
+    if (const auto joined = device.find("nvlink_pair"); joined != device.end()) {
+      pair = static_cast<std::int32_t>(json_integer(*joined, device_path + ": nvlink_pair", 0,
+                                                    static_cast<std::int64_t>(kMaxClusterDevices)));
+      device.erase("nvlink_pair");
+    }
+    cluster.devices.push_back({device_from_json(device, device_path), found->second, pair});
   }
 }
 
@@ -214,12 +268,18 @@ Link Cluster::link(std::size_t from, std::size_t to) const {
     return {network_bytes_per_s, network_latency_s, "network"};
   }
   const Node& node = nodes.at(a.node_index);
+  if (a.nvlink_pair && a.nvlink_pair == b.nvlink_pair) {
+    const auto rate = [](const Device& device) {
+      return device.nvlink_bridge_bytes_per_s.value_or(device.nvlink_bytes_per_s.value_or(0));
+    };
+    return {std::min(rate(a.device), rate(b.device)), intra_node_latency_s, "nvlink"};
+  }
   if (node.nvlink && node.nvlink_bytes_per_s) {
     return {*node.nvlink_bytes_per_s, intra_node_latency_s, "nvlink"};
   }
   if (node.nvlink && a.device.nvlink_bytes_per_s && b.device.nvlink_bytes_per_s) {
     return {std::min(*a.device.nvlink_bytes_per_s, *b.device.nvlink_bytes_per_s),
-            intra_node_latency_s, "nvlink"};
+            intra_node_latency_s, "nvlink", joins_by_mesh(a.device)};
   }
   if (bridged(from, to)) {
     return {*a.device.nvlink_bridge_bytes_per_s, intra_node_latency_s, "nvlink"};
@@ -230,6 +290,11 @@ Link Cluster::link(std::size_t from, std::size_t to) const {
 
 bool Cluster::bridged(std::size_t from, std::size_t to) const {
   if (from > to) std::swap(from, to);
+  if (from != to && devices[from].nvlink_pair &&
+      devices[from].node_index == devices[to].node_index &&
+      devices[from].nvlink_pair == devices[to].nvlink_pair) {
+    return true;
+  }
   if (from == to || !alike(devices[from], devices[to])) return false;
   const Device& device = devices[from].device;
   const Node& node = nodes.at(devices[from].node_index);
@@ -268,6 +333,7 @@ Json to_json(const Cluster& cluster) {
   for (const ClusterDevice& slot : cluster.devices) {
     Json item = to_json(slot.device);
     item["node"] = cluster.nodes.at(slot.node_index).name;
+    if (slot.nvlink_pair) item["nvlink_pair"] = *slot.nvlink_pair;
     json["devices"].push_back(std::move(item));
   }
   write_fields(cluster, json);
@@ -298,25 +364,20 @@ Cluster cluster_from_json(const Json& json, const std::string& path, const DataF
 
 namespace {
 
-/// "3x...", "3 x ...", "(...)", or terms with something between them: no cluster has such a name.
+/// A count before a device, "(...)", or terms with something between them: no cluster has such a
+/// name.
 bool looks_like_text(const std::string& name) {
   const std::size_t digits = name.find_first_not_of(" 0123456789");
-  if (digits != 0 && digits != std::string::npos && (name[digits] == 'x' || name[digits] == 'X')) {
+  if (digits != 0 && digits != std::string::npos &&
+      (std::string_view("xX*").find(name[digits]) != std::string_view::npos ||
+       name.compare(digits, 2, "\u00d7") == 0)) {
     return true;
   }
   return name.starts_with('(') || name.find_first_of("+,") != std::string::npos;
 }
 
-}  // namespace
-
-Cluster find_cluster(const std::string& name, const DataFolders& folders,
-                     const std::string& where) {
-  const std::string path = folders.find("clusters", name);
-  if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
-  if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
-  if (looks_like_text(name) || !folders.find("devices", name).empty()) {
-    return cluster_from_text(name, folders);
-  }
+[[noreturn]] void refuse_name(const std::string& name, const DataFolders& folders,
+                              const std::string& where) {
   std::vector<std::string> known = folders.list("clusters");
   for (std::string& device : folders.list("devices")) known.push_back(std::move(device));
   throw Error(ErrorCode::not_found,
@@ -324,6 +385,30 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
                           "'3xT4-16G+1xV100-32G@100Gbps'",
                           where, where.empty() ? "" : ": ", quote(name), did_you_mean(name, known)),
               where);
+}
+
+}  // namespace
+
+std::string cluster_file(const std::string& name, const DataFolders& folders) {
+  std::string path = folders.find("clusters", name);
+  for (const char* owner : {"aws-", "azure-"}) {
+    if (path.empty()) path = folders.find("clusters", owner + name);
+  }
+  for (const char* memory : {"-80g", "-40g"}) {
+    if (path.empty()) path = folders.find("clusters", name + memory);
+  }
+  return path;
+}
+
+Cluster find_cluster(const std::string& name, const DataFolders& folders,
+                     const std::string& where) {
+  const std::string path = cluster_file(name, folders);
+  if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
+  if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
+  if (looks_like_text(name) || names_device(name, folders)) {
+    return cluster_from_text(name, folders);
+  }
+  refuse_name(name, folders, where);
 }
 
 std::string describe_devices(const Cluster& cluster, const std::vector<std::size_t>& devices) {

@@ -10,6 +10,7 @@
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/device.h"
+#include "tessera/core/device_name.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -76,6 +77,14 @@ struct Term {
 
 constexpr const char* kBetweenTerms = "+,";
 
+// The letters between a count and a device: "x", "X", "*" or "\u00d7"; 0 where there is none.
+std::size_t times_sign(std::string_view text) {
+  if (!text.empty() && std::string_view("xX*").find(text.front()) != std::string_view::npos)
+    return 1;
+  constexpr std::string_view kTimes = "\u00d7";
+  return text.starts_with(kTimes) ? kTimes.size() : 0;
+}
+
 // "3xT4-16G", "3 x T4-16G", or "T4-16G" for one; `place` is "term 1" for the message.
 Term parse_term(std::string_view term, const std::string& place, std::string_view whole) {
   if (term.empty()) {
@@ -84,7 +93,7 @@ Term parse_term(std::string_view term, const std::string& place, std::string_vie
   const std::size_t digits = std::min(term.find_first_not_of("0123456789"), term.size());
   if (digits == 0 && term.front() != '(' && term.front() != '-') return {1, term};
   const std::string_view rest = trimmed(term.substr(digits));
-  if (digits == 0 || rest.empty() || (rest.front() != 'x' && rest.front() != 'X')) {
+  if (digits == 0 || times_sign(rest) == 0) {
     refuse_text(whole,
                 fmt::format("{} is {}; write COUNTxDEVICE, {}", place, quote(term), kExample));
   }
@@ -96,7 +105,7 @@ Term parse_term(std::string_view term, const std::string& place, std::string_vie
                             quote(term.substr(0, digits), 20), kMaxClusterDevices),
                 ErrorCode::out_of_range);
   }
-  result.what = trimmed(rest.substr(1));
+  result.what = trimmed(rest.substr(times_sign(rest)));
   if (result.what.empty()) {
     refuse_text(whole, fmt::format("{} is {}, without a device; write COUNTxDEVICE, {}", place,
                                    quote(term), kExample));
@@ -112,10 +121,18 @@ class NodeReader {
 
   // "3xT4-16G", "(2xT4-16G+1xL4)" or "2x(4xT4-16G)".
   void add(std::string_view text, const std::string& place) {
-    const bool grouped = text.ends_with(')');
+    bool grouped = text.ends_with(')');
     Term node{1, text};
-    if (grouped && !text.starts_with('(')) node = parse_term(text, place, whole_);
-    if (!grouped) return add_node({parse_device(text, place)});
+    if (grouped && !text.starts_with('(')) {
+      node = parse_term(text, place, whole_);
+      const bool named = node.what.find(" (") != std::string_view::npos &&
+                         names_device(std::string(node.what), folders_);  // "2 x L4 (PCIe)"
+      grouped = !named;
+    }
+    if (!grouped) {
+      if (add_shipped(text, place)) return;
+      return add_node({parse_device(text, place)});
+    }
     if (!node.what.starts_with('(') || node.what.find(')') + 1 != node.what.size()) {
       refuse_text(whole_, fmt::format("{} is {}; write (COUNTxDEVICE+COUNTxDEVICE) for one node",
                                       place, quote(text)));
@@ -136,9 +153,55 @@ class NodeReader {
   };
 
   ClusterDevices parse_device(std::string_view text, const std::string& place) const {
-    const Term term = parse_term(text, place, whole_);
+    const Term term = term_of(text, place);
     const std::string where = fmt::format("cluster {}: {}", quote(whole_), place);
-    return {find_device(std::string(term.what), folders_, where), term.count};
+    return {find_device(std::string(term.what), folders_, where, &cluster_.notes), term.count};
+  }
+
+  // A number of three digits may be a model's: "7900XTX", "4090".
+  Term term_of(std::string_view text, const std::string& place) const {
+    constexpr std::size_t kModelDigits = 3;
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    if (digits >= kModelDigits && names_device(std::string(text), folders_)) return {1, text};
+    return parse_term(text, place, whole_);
+  }
+
+  // "2xDGX-H100": whether a term is some of a cluster that ships, which are added then.
+  bool add_shipped(std::string_view text, const std::string& place) {
+    const Term term = term_of(text, place);
+    const std::string name(term.what);
+    if (names_device(name, folders_)) return false;
+    const std::string file = cluster_file(name, folders_);
+    if (file.empty()) return false;
+    const Cluster shipped = find_cluster(name, folders_);
+    if (lower(shipped.name) != lower(name)) {
+      cluster_.notes.push_back(fmt::format("{} is taken for {}", name, shipped.name));
+    }
+    for (std::size_t i = 0; i < term.count; ++i) append(shipped, place);
+    return true;
+  }
+
+  void append(const Cluster& shipped, const std::string& place) {
+    const std::size_t before = cluster_.nodes.size();
+    for (Node node : shipped.nodes) {
+      node.name = free_name(node.name);
+      cluster_.nodes.push_back(std::move(node));
+    }
+    for (ClusterDevice slot : shipped.devices) {
+      slot.node_index += before;
+      cluster_.devices.push_back(std::move(slot));
+    }
+    check_count(place);
+    // The slowest network carries all.
+    cluster_.network_bytes_per_s =
+        before == 0 ? shipped.network_bytes_per_s
+                    : std::min(cluster_.network_bytes_per_s, shipped.network_bytes_per_s);
+  }
+
+  void check_count(const std::string& place) const {
+    if (cluster_.devices.size() <= kMaxClusterDevices) return;
+    refuse_text(whole_, fmt::format("{}: more than {} devices", place, kMaxClusterDevices),
+                ErrorCode::out_of_range);
   }
 
   void add_node(const std::vector<ClusterDevices>& all) {

@@ -51,10 +51,17 @@ struct Architecture {
   double clock_hz;
 };
 constexpr Architecture kArchitectures[] = {
-    {12, 256, 1024, 2.45e9},  {10, 256, 8192, 1.9e9},   {9, 256, 4096, 1.9e9},
-    {8.9, 256, 1024, 2.5e9},  {8.6, 256, 1024, 1.75e9}, {8, 128, 2048, 1.41e9},
-    {7.5, 128, 1024, 1.59e9}, {7, 128, 1024, 1.53e9},   {6, 128, 256, 1.3e9},
-    {1, 256, 2048, 2.1e9},  // CDNA 3, by the sign of what is not NVIDIA's
+    {12, 256, 1024, 2.45e9},
+    {10, 256, 8192, 1.9e9},
+    {9, 256, 4096, 1.9e9},
+    {8.9, 256, 1024, 2.5e9},
+    {8.6, 256, 1024, 1.75e9},
+    {8, 128, 2048, 1.41e9},
+    {7.5, 128, 1024, 1.59e9},
+    {7, 128, 1024, 1.53e9},
+    {6.1, 256, 4, 1.53e9},
+    {6, 128, 256, 1.3e9},
+    {kDefaultComputeCapability, 256, 2048, 2.1e9},  // CDNA 3
 };
 
 }  // namespace
@@ -82,6 +89,11 @@ std::map<std::string, double> FlopRates::read(const Json& json, const std::strin
 
 void Fields<Device>::check(const Device& device, const FieldPath& path) {
   // The separators of cluster texts and of paths cannot be part of a name that is looked up.
+  constexpr std::string_view kBackends[] = {"rocm", "metal", "sycl"};
+  if (device.backend && std::find(std::begin(kBackends), std::end(kBackends), *device.backend) ==
+                            std::end(kBackends)) {
+    refuse(path("backend"), "{} is none of rocm, metal and sycl", quote(*device.backend));
+  }
   const std::string& name = device.name;
   const bool odd = std::any_of(name.begin(), name.end(), [](unsigned char c) {
     return c < 0x20 || c == 0x7F ||
@@ -115,6 +127,8 @@ Device device_from_json(const Json& json, const std::string& path) {
   return sheet_from_json(json, path);
 }
 
+bool joins_by_mesh(const Device& device) { return device.backend == "rocm"; }
+
 double multiprocessors_of(const Device& device) {
   if (device.num_multiprocessors) return *device.num_multiprocessors;
   const Architecture* known = std::find_if(
@@ -127,15 +141,9 @@ double multiprocessors_of(const Device& device) {
   return std::max(1.0, std::round(count));
 }
 
-Device find_device(const std::string& name, const DataFolders& folders, const std::string& where) {
-  return find_sheet(name, folders, where);
-}
-
 DeviceSheet find_sheet(const std::string& name, const DataFolders& folders,
                        const std::string& where) {
-  std::string path = folders.find("devices", name);
-  if (path.empty()) path = folders.find("devices", "RTX-" + name);  // "3090"
-  if (path.empty()) path = folders.require("devices", name, where);
+  const std::string path = folders.require("devices", name, where);
   return sheet_from_json(read_json_file(path), path);
 }
 

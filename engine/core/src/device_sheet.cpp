@@ -16,16 +16,22 @@ std::string short_driver_name(std::string_view name) {
   return std::string(name);
 }
 
+std::vector<DeviceSheet> all_sheets(const DataFolders& folders) {
+  std::vector<DeviceSheet> sheets;
+  for (const std::string& file : folders.list("devices")) {
+    try {
+      sheets.push_back(find_sheet(file, folders));
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return sheets;
+}
+
 std::vector<DriverName> driver_names(const DataFolders& folders) {
   std::vector<DriverName> names;
   std::set<std::pair<std::string, std::string>> known;
-  for (const std::string& file : folders.list("devices")) {
-    DeviceSheet sheet;
-    try {
-      sheet = find_sheet(file, folders);
-    } catch (const Error&) {
-      continue;  // a broken sheet of a user must not take the others with it
-    }
+  for (const DeviceSheet& sheet : all_sheets(folders)) {
     const auto add = [&](const std::string& name, bool without_nvlink) {
       std::string text = short_driver_name(name);
       if (text.empty() || !known.emplace(text, sheet.name).second) return;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "families/family.h"
+#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 
 namespace tessera {
@@ -20,13 +21,14 @@ struct Family {
 };
 
 // Sorted by name.
-constexpr std::array<Family, 17> kFamilies = {{
+constexpr std::array<Family, 18> kFamilies = {{
     {"bloom", "Bloom", false, hf::read_bloom},
     {"deepseek_v2", "DeepseekV2", true, hf::read_deepseek_v2},
     {"deepseek_v3", "DeepseekV3", true, hf::read_deepseek_v3},
     {"falcon", "Falcon", false, hf::read_falcon},
     {"gemma2", "Gemma2", false, hf::read_gemma2},
     {"gemma3", "Gemma3", false, hf::read_gemma3},
+    {"glm4_moe", "Glm4Moe", true, hf::read_glm4_moe},
     {"gpt2", "GPT2", false, hf::read_gpt2},
     {"gpt_oss", "GptOss", true, hf::read_gpt_oss},
     {"gptj", "GPTJ", false, hf::read_gptj},
@@ -215,6 +217,7 @@ ModelShape model_from_json(const Json& json, const std::string& path) {
   const double published = fields.number("published_parameters", 1, most, most);
   fields.number("published_active_parameters", 1, published, published);
   fields.text("parameters_source", "");
+  if (fields.has("ids")) read_field<std::vector<std::string>>(fields, "ids");
   const Json& config = fields.at("config");
   fields.finish();
   ModelShape model = model_from_hf_config(config, name, path + ": config");

@@ -5,7 +5,7 @@ local M = {}
 
 -- What a base model's instruction-tuned sibling is called, where that is not the same checkpoint.
 local tuned = {
-  { "^(meta%-llama/Llama%-3%.1%-%d+B)$", "%1-Instruct" },
+  { "^(meta%-llama/Llama%-3%.[12]%-%d+B)$", "%1-Instruct" },
   { "^(meta%-llama/Meta%-Llama%-3%-%d+B)$", "%1-Instruct" },
   { "^(meta%-llama/Llama%-2%-%d+b)%-hf$", "%1-chat-hf" },
   { "^(codellama/CodeLlama%-%d+b)%-hf$", "%1-Instruct-hf" },
@@ -13,6 +13,11 @@ local tuned = {
   { "^(Qwen/Qwen2%-[%w.%-]+B)$", "%1-Instruct" },
   { "^(Qwen/Qwen1%.5%-[%w.%-]+B)$", "%1-Chat" },
   { "^(google/gemma%-%d%-%d+b)$", "%1-it" },
+  { "^(google/gemma%-3%-%d+b)%-pt$", "%1-it" },
+  { "^(deepseek%-ai/deepseek%-coder%-[%d.]+b)%-base$", "%1-instruct" },
+  { "^(HuggingFaceTB/SmolLM2%-[%d.]+B)$", "%1-Instruct" },
+  { "^(01%-ai/Yi%-%d+B)$", "%1-Chat" },
+  { "^(mistralai/Mistral%-.+)%-Base%-(%d+)$", "%1-Instruct-%2" },
   { "^(mistralai/Mi[sx]tral%-[%dx]+B)(%-v0%.%d)$", "%1-Instruct%2" },
   { "^(tiiuae/falcon%-%d+b)$", "%1-instruct" },
   { "^(deepseek%-ai/DeepSeek%-V2[%w%-]*)$", "%1-Chat" },

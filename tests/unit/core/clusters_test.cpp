@@ -163,6 +163,24 @@ TEST(Clusters, BridgesJoinAlikeCardsInPairs) {
   EXPECT_EQ(kind(8, 9), "pcie");  // no bridges on this node
 }
 
+TEST(Clusters, PairsThatBridgesJoinAreTheOnesNamed) {
+  const Cluster cluster = read_cluster(json_of(R"({"nodes": [
+      {"name": "a", "devices": [["A6000", 4]], "nvlink_pairs": [[1, 2]]},
+      {"name": "b", "devices": [["A100-80G", 2]], "nvlink": false, "nvlink_pairs": [[1, 0]]}]})"));
+  EXPECT_EQ(cluster.link(1, 2).kind, "nvlink");
+  EXPECT_EQ(cluster.link(1, 2).bytes_per_s, 56.25e9);
+  using Pair = std::pair<std::size_t, std::size_t>;
+  for (const auto& [from, to] : {Pair{0, 1}, Pair{0, 3}, Pair{2, 3}, Pair{1, 3}}) {
+    EXPECT_EQ(cluster.link(from, to).kind, "pcie") << from << " " << to;
+  }
+  EXPECT_EQ(cluster.link(4, 5).bytes_per_s, 300e9);
+  EXPECT_EQ(cluster.link(2, 4).kind, "network");
+  const Cluster again = read_cluster(to_json(cluster));
+  EXPECT_EQ(to_json(again), to_json(cluster));
+  EXPECT_TRUE(again.bridged(1, 2));
+  EXPECT_FALSE(again.bridged(0, 1));
+}
+
 TEST(Clusters, RateForAllNodesGivesNoNvlinkToDevicesWithout) {
   Json json = cluster_json();
   json["nvlink_gbps"] = 1200;
@@ -225,6 +243,12 @@ TEST(Clusters, BadFieldsAreNamed) {
       [](Json& j) { j["nodes"][0]["host_memory_gib"] = -1; });
   bad(invalid, {"host_memory_bytes and host_memory_gib"},
       [](Json& j) { j["nodes"][0]["host_memory_bytes"] = 1e9; });
+  bad(invalid, {"nvlink_pairs[0]", "device 0, T4-16G, has no NVLink"},
+      [](Json& j) { j["nodes"][0]["nvlink_pairs"] = json_of("[[0, 1]]"); });
+  bad(range, {"nvlink_pairs[0]", "[0, 1]"},
+      [](Json& j) { j["nodes"][0]["nvlink_pairs"] = json_of("[[2, 1]]"); });
+  bad(invalid, {"nvlink_pairs[0]", "two devices"},
+      [](Json& j) { j["nodes"][0]["nvlink_pairs"] = json_of("[[0]]"); });
   bad(invalid, {"nodes[0]: nvlink", "true or false"}, [](Json& j) { j["nodes"][0]["nvlink"] = 1; });
   bad(invalid, {"nodes[0]: nvlink_bridges", "lacks two cards"},
       [](Json& j) { j["nodes"][0]["nvlink_bridges"] = true; });

@@ -32,28 +32,25 @@ double usable_mib(const std::string& name) {
   return 0.95 * find_device(name, datasets()).memory_bytes / kMiB - 1930;
 }
 
+// Pascal boards without FP16 units, and chips whose GPU has no matrix units.
+bool has_fast_fp16(const Device& device) {
+  return device.compute_capability != 6.1 && device.backend != "metal";
+}
+
 TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
-  const std::vector<std::string> names = datasets().list("devices");
-  ASSERT_EQ(names.size(), 28u);
-  for (const std::string& name : names) {
+  for (const std::string& name : datasets().list("devices")) {
     SCOPED_TRACE(name);
     const Device device = find_device(name, datasets());
     EXPECT_EQ(device.name, name);
     EXPECT_FALSE(device.full_name.empty());
     EXPECT_FALSE(device.source.empty());
     EXPECT_GT(device.memory_bytes, 7 * kGiB);
-    EXPECT_LT(device.memory_bytes, 192 * kGiB);
-    EXPECT_GE(device.memory_bytes_per_s, 300e9);
+    EXPECT_LT(device.memory_bytes, 400 * kGiB);
+    EXPECT_GE(device.memory_bytes_per_s, 200e9);
     EXPECT_LE(device.memory_bytes_per_s, 8e12);
-    // 1 stands for GPUs that are not NVIDIA's.
-    const bool is_nvidia = device.compute_capability != 1;
-    EXPECT_GE(device.compute_capability, is_nvidia ? 6.0 : 1.0);
-    EXPECT_LE(device.compute_capability, 12.0);
-    EXPECT_GT(device.flop_per_s.at("fp16"), device.flop_per_s.at("fp32"));
-    EXPECT_LT(device.flop_per_s.at("fp16"), 2.5e15);
-    const double generation = is_nvidia ? device.compute_capability : 9;
-    EXPECT_EQ(device.flop_per_s.count("bf16"), generation >= 8.0 ? 1u : 0u);
-    EXPECT_EQ(device.flop_per_s.count("fp8"), generation >= 8.9 ? 1u : 0u);
+    const bool is_nvidia = !device.backend.has_value();
+    EXPECT_EQ(device.compute_capability >= 6.0, is_nvidia);
+    EXPECT_LE(device.compute_capability, 12.1);
     EXPECT_GE(device.pcie_bytes_per_s, 15e9);
     EXPECT_GT(device.nvlink_bytes_per_s.value_or(1e12), 15.75e9);
     EXPECT_GT(device.nvlink_bridge_bytes_per_s.value_or(1e12), 15.75e9);
@@ -64,6 +61,33 @@ TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
   }
 }
 
+TEST(Devices, RatesOfEverySheetGoTogether) {
+  for (const std::string& name : datasets().list("devices")) {
+    SCOPED_TRACE(name);
+    const Device device = find_device(name, datasets());
+    const auto& rates = device.flop_per_s;
+    const double fp16 = rates.at("fp16"), fp32 = rates.at("fp32");
+    EXPECT_LT(fp16, 2.6e15);
+    if (has_fast_fp16(device)) {
+      EXPECT_GT(fp16, fp32);
+    } else {
+      EXPECT_LE(fp16, fp32);
+    }
+    const auto in_fp16 = [&](const char* dtype, double low, double high) {
+      if (rates.count(dtype) == 0) return;
+      EXPECT_GE(rates.at(dtype) / fp16, low) << dtype;
+      EXPECT_LE(rates.at(dtype) / fp16, high) << dtype;
+    };
+    in_fp16("bf16", 0.5, 1.0001);  // MI100 halves it
+    in_fp16("fp8", 1.9, 2.1);
+    if (!device.backend && has_fast_fp16(device)) {
+      in_fp16("int8", 0.5, 4.1);
+      EXPECT_EQ(rates.count("bf16"), device.compute_capability >= 8.0 ? 1u : 0u);
+      EXPECT_EQ(rates.count("fp8"), device.compute_capability >= 8.9 ? 1u : 0u);
+    }
+  }
+}
+
 // A sheet that does not count its multiprocessors has them from its FP32 rate, near enough.
 TEST(Devices, MultiprocessorsFollowFromTheRateWithinAFifth) {
   for (const std::string& name : datasets().list("devices")) {
@@ -71,6 +95,7 @@ TEST(Devices, MultiprocessorsFollowFromTheRateWithinAFifth) {
     Device device = find_device(name, datasets());
     const double counted = multiprocessors_of(device);
     EXPECT_EQ(counted, *device.num_multiprocessors);
+    if (device.backend && !name.starts_with("MI3")) continue;  // one architecture stands for all
     device.num_multiprocessors.reset();
     EXPECT_NEAR(multiprocessors_of(device) / counted, 1, 0.2);
   }
@@ -130,8 +155,7 @@ TEST(Devices, UnknownNamesOfferTheNearest) {
                  [&] { find_device(name, datasets()); });
   };
   offers("T4-16", "T4-16G");
-  offers("T4", "T4-16G");
-  offers("V100", "V100-32G");
+  offers("A100-60G", "A100-80G");
   offers("A100-8OG", "A100-80G");
   EXPECT_EQ(find_device("3090", datasets()).name, "RTX-3090");
   for (const char* name : {"", "../devices/L4", "L4.json", "zzzzzzzzzzzz"}) {

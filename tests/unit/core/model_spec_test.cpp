@@ -34,7 +34,8 @@ ModelSpec spec_of(const ModelShape& model) {
 
 // Latents, shared experts and the like, of which a spec has no words.
 bool of_config_only(const std::string& family) {
-  return family.starts_with("deepseek") || family == "gpt_oss" || family == "qwen2_moe";
+  return family.starts_with("deepseek") || family == "gpt_oss" || family == "qwen2_moe" ||
+         family == "glm4_moe";
 }
 
 TEST(ModelSpecs, EqualShippedFiles) {

@@ -114,6 +114,7 @@ void read_deepseek_v3(Config& config, ModelShape& model);
 void read_falcon(Config& config, ModelShape& model);
 void read_gemma2(Config& config, ModelShape& model);
 void read_gemma3(Config& config, ModelShape& model);
+void read_glm4_moe(Config& config, ModelShape& model);
 void read_gpt2(Config& config, ModelShape& model);
 void read_gpt_oss(Config& config, ModelShape& model);
 void read_gptj(Config& config, ModelShape& model);

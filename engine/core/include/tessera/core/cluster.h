@@ -28,12 +28,17 @@ struct Link {
   double bytes_per_s = 0;  ///< one direction
   double latency_s = 0;
   std::string kind;  ///< "nvlink", "pcie", "network", "self"
+  /// Each pair has wires of its own (Infinity Fabric), so a device that talks to n others at once
+  /// has n times the rate; through a switch (NVLink) it has the rate once.
+  bool mesh = false;
 };
 
 /// One device slot of a cluster.
 struct ClusterDevice {
   Device device;
   std::size_t node_index = 0;
+  /// Two devices of a node with one number are joined by an NVLink bridge.
+  std::optional<std::int32_t> nvlink_pair = {};
 };
 
 struct Cluster {
@@ -44,6 +49,7 @@ struct Cluster {
   double network_latency_s = 30e-6;
   double intra_node_latency_s = 10e-6;
   std::string source;
+  std::vector<std::string> notes;  ///< of names that fit more than one sheet, which was taken
 
   /// Link between devices by index; symmetric. NVLink needs it on both ends, or a bridge between
   /// the two, else PCIe (the slower of the two).
@@ -138,7 +144,8 @@ Json to_json(const Cluster& cluster);
 /// - a device entry is `["T4-16G", 3]`, `["T4-16G"]`, `"T4-16G"`, or has an object with the fields
 ///   of a Device in place of the name; names are looked up in `folders`;
 /// - a node may have host_memory_gib | host_memory_bytes, disk_bytes_per_s, nvlink (true or false),
-///   nvlink_gbps | nvlink_bytes_per_s, nvlink_bridges (true or false);
+///   nvlink_gbps | nvlink_bytes_per_s, nvlink_bridges (true or false), or nvlink_pairs, the cards
+///   that a bridge joins where not all are in pairs: [[0, 1]], numbers among the node's devices;
 /// - the cluster may have link_gbps | network_bytes_per_s (the network), network_latency_s,
 ///   intra_node_latency_s, source, and nvlink_gbps: the rate of NVLink on every node whose devices
 ///   all have it and that does not say otherwise.
@@ -151,15 +158,22 @@ void join_by_bridges(Cluster& cluster, const std::string& where);
 /// "3xT4-16G+1xV100-32G", also with spaces or commas: each term is a node of its own; a device
 /// alone is one. "(2xRTX-3090+1xRTX-4090)" is one node,
 /// "2x(4xA100-40G)" two alike. After them "@100Gbps" sets the network, "@bridges" joins cards by
-/// NVLink bridges. @throws Error{invalid_argument | out_of_range | not_found} naming the term.
+/// NVLink bridges. A term may also be some of a cluster that ships: "2xDGX-H100".
+/// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 
-/// The device called `name`, as DataFolders::find matches it; "3090" also means "RTX-3090". `where`
-/// is the option that names it, for the message. @throws Error{not_found} with the nearest names.
+/// The device called `name`: its file's name as DataFolders::find matches it, else any usual
+/// spelling of a sheet's names, as device_name.h has it. Where several sheets fit, the usual one is
+/// taken, and `notes` gets a line that says so. `where` is the option that names it, for the
+/// message. @throws Error{not_found} with the nearest names.
 Device find_device(const std::string& name, const DataFolders& folders,
-                   const std::string& where = {});
+                   const std::string& where = {}, std::vector<std::string>* notes = nullptr);
 
-/// The cluster file called `name`, matched in the same way, or at the path `name`, where it ends in
+/// Path of the cluster file that find_cluster means by a name; "" where there is none.
+std::string cluster_file(const std::string& name, const DataFolders& folders);
+
+/// The cluster file called `name` ("dgx-a100" also means "dgx-a100-80g", "p5.48xlarge" that of
+/// AWS), or at the path `name`, where it ends in
 /// ".json"; else what looks like a text, and the name of a device, is read by cluster_from_text.
 Cluster find_cluster(const std::string& name, const DataFolders& folders,
                      const std::string& where = {});

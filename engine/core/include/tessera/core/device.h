@@ -13,9 +13,9 @@
 
 namespace tessera {
 
-/// What a device file that does not say gets: the oldest capability with FP16 tensor cores, and
-/// PCIe 3.0 x16.
-inline constexpr double kDefaultComputeCapability = 7.0;
+/// What a device file that does not say gets: the capability of no GPU in use, which keeps all
+/// kernels of CUDA away, and PCIe 3.0 x16.
+inline constexpr double kDefaultComputeCapability = 1.0;
 inline constexpr double kDefaultPcieBytesPerS = 15.75e9;
 
 /// Faster than any memory or link that exists; a number above them is a slip of the unit.
@@ -43,6 +43,8 @@ struct Device {
   std::optional<double> price_usd_per_h;  ///< public list price
   std::string price_source;
   std::string source;
+  /// What programs drive it by where that is not CUDA: "rocm", "metal" or "sycl".
+  std::optional<std::string> backend;
 };
 
 /// Rates by dtype: fp16 is required, and none is unknown.
@@ -76,11 +78,12 @@ struct Fields<Device> {
            .min = 1e6,
            .max = 1e18,
            .option_type = "table<string, number>"}),
-      field<&Device::compute_capability>({.name = "compute_capability",
-                                          .doc = "CUDA compute capability, such as 7.5",
-                                          .min = 1,
-                                          .max = 100,
-                                          .in_file = InFile::defaulted}),
+      field<&Device::compute_capability>(
+          {.name = "compute_capability",
+           .doc = "CUDA compute capability, such as 7.5; left out: runs no CUDA",
+           .min = 1,
+           .max = 100,
+           .in_file = InFile::defaulted}),
       field<&Device::num_multiprocessors>(
           {.name = "num_multiprocessors",
            .doc = "Streaming multiprocessors; left out: by the FP32 rate and the capability",
@@ -115,7 +118,10 @@ struct Fields<Device> {
       field<&Device::price_source>(
           {.name = "price_source", .doc = "Where the price was read", .in_file = InFile::when_set}),
       field<&Device::source>(
-          {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
+          {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set}),
+      field<&Device::backend>({.name = "backend",
+                               .doc = "What drives it where not CUDA: rocm, metal or sycl",
+                               .in_file = InFile::when_set})};
   /// A name has to be one that can be looked up.
   static void check(const Device& device, const FieldPath& path);
 };
@@ -126,6 +132,9 @@ Json to_json(const Device& device);
 /// nvidia-smi prints) or memory_gib instead; compute_capability and pcie_bytes_per_s have defaults.
 /// @throws Error{invalid_argument | out_of_range} with file and field named.
 Device device_from_json(const Json& json, const std::string& path);
+
+/// Whether its NVLink is AMD's Infinity Fabric: wires of their own between any two of a board.
+bool joins_by_mesh(const Device& device);
 
 /// How many multiprocessors share the device's work, at least 1. Where its sheet does not say, they
 /// are estimated: the FP32 rate over what one of its architecture does at the usual boost clock,

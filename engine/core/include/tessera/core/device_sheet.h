@@ -14,6 +14,7 @@ namespace tessera {
 struct DeviceSheet : Device {
   std::vector<std::string> driver_names;
   std::vector<std::string> pcie_driver_names;  ///< of boards without the NVLink that the sheet has
+  bool usual = false;                          ///< meant by a name that fits others as well: "A100"
 };
 
 template <>
@@ -27,13 +28,19 @@ struct Fields<DeviceSheet> {
                                    .in_file = InFile::when_set}),
           field<&S::pcie_driver_names>({.name = "pcie_driver_names",
                                         .doc = "What they call boards of it that have PCIe alone",
-                                        .in_file = InFile::when_set})});
+                                        .in_file = InFile::when_set}),
+          field<&S::usual>({.name = "usual",
+                            .doc = "Meant by a name that fits others as well, such as A100",
+                            .in_file = InFile::when_set})});
   static void check(const S& sheet, const FieldPath& path) { Fields<Device>::check(sheet, path); }
 };
 
-/// As find_device, with all that the file says.
+/// The sheet of this file's name. @throws Error{not_found}
 DeviceSheet find_sheet(const std::string& name, const DataFolders& folders,
                        const std::string& where = {});
+
+/// Those that can be read: a broken sheet of a user does not take the others with it.
+std::vector<DeviceSheet> all_sheets(const DataFolders& folders);
 
 /// A device that drivers have a name for.
 struct DriverName {

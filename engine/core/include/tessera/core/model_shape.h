@@ -97,6 +97,10 @@ struct ModelShape {
   bool tied_embeddings = true;  ///< LM head shares the token embedding
   std::int64_t final_other_parameters = 0;  ///< final norm, projection out of the hidden size
   std::string source;                       ///< where the architecture was read
+  /// The checkpoint that was named, as typed ("Qwen/Qwen2.5-7B-Instruct-AWQ", "llama3.1:8b"), where
+  /// that is more than the name of the shape; how its weights are stored, as far as the name tells.
+  std::optional<std::string> checkpoint, checkpoint_format;
+  std::optional<double> checkpoint_bits;
 
   const LayerShape& layer(std::int64_t index) const {
     return layer_classes[static_cast<std::size_t>(layer_class[static_cast<std::size_t>(index)])];
@@ -250,7 +254,20 @@ struct Fields<ModelShape> {
       field<&ModelShape::tied_embeddings>(kTiedEmbeddingsSpec),
       field<&ModelShape::final_other_parameters>(
           inner_size_spec("final_other_parameters", "Final norm and projection", kCountRange)),
-      field<&ModelShape::source>({.name = "source", .doc = "Where the architecture was read"})};
+      field<&ModelShape::source>({.name = "source", .doc = "Where the architecture was read"}),
+      field<&ModelShape::checkpoint>({.name = "checkpoint",
+                                      .doc = "The checkpoint that was named, as typed",
+                                      .in_file = InFile::when_set}),
+      field<&ModelShape::checkpoint_format>(
+          {.name = "checkpoint_format",
+           .doc = "How it stores weights, by its name: awq, gptq, fp8, gguf q4_k_m, ...",
+           .in_file = InFile::when_set}),
+      field<&ModelShape::checkpoint_bits>({.name = "checkpoint_bits",
+                                           .doc = "Bits of a weight there, by its name",
+                                           .unit = "bits",
+                                           .min = 1,
+                                           .max = 16,
+                                           .in_file = InFile::when_set})};
   /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
   /// every count of ModelShape is positive and free of overflow.
   static void check(const ModelShape& model, const FieldPath& path);
@@ -299,7 +316,9 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
 
 /// Tessera's own architecture file: `{ "name", "source", "published_parameters",
 /// "published_active_parameters", "parameters_source", "config": { Hugging Face keys } }`, of which
-/// `name` and `config` are required; or a bare config.json, named after its folder.
+/// `name` and `config` are required; beside them `ids`, what else a model of this shape is called;
+/// or a bare config.json, named after its
+/// folder.
 /// @throws as model_from_hf_config, and for unknown fields beside `config`.
 ModelShape model_from_json(const Json& json, const std::string& path);
 

@@ -1,0 +1,254 @@
+-- Names of devices, clusters and models as people write them: what is meant, what is said where several fit, and what
+-- is refused with the way out.
+local core = require "tessera.core"
+local support = require "support"
+local ts = require "tessera"
+local raises = support.raises
+
+-- Sheet, then spellings of it.
+local devices = {
+  ["A100-80G"] = { "A100", "a100", "NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100 80GB", "a100_80gb", "A100-80GB",
+    "A100 80G", "A100-SXM-80GB", "NVIDIA A100 80GB PCIe", "A100-PCIe-80GB", "nvidia-a100-80gb", "A100 SXM4 80 GB" },
+  ["A100-40G"] = { "NVIDIA A100-SXM4-40GB", "A100 40GB", "A100-PCIE-40GB", "a100-40gib", "A100_40G" },
+  ["H100-80G"] = { "H100", "H100 SXM", "h100-sxm5", "NVIDIA H100 80GB HBM3", "H100SXM", "H100 80GB", "H100-SXM5-80GB" },
+  ["H100-PCIe"] = { "H100 PCIe", "NVIDIA H100 PCIe", "h100_pcie", "H100PCIe" },
+  ["H100-NVL"] = { "H100 NVL", "NVIDIA H100 NVL", "H100-94G", "H100NVL" },
+  ["H200-141G"] = { "H200", "NVIDIA H200", "H200 SXM", "H200-141GB" },
+  ["H200-NVL"] = { "NVIDIA H200 NVL", "H200 NVL" },
+  ["B200-180G"] = { "B200", "NVIDIA B200", "B200-192GB" },
+  ["B300"] = { "NVIDIA B300 SXM6 AC", "B300 288GB" },
+  ["T4-16G"] = { "T4", "Tesla T4", "NVIDIA T4", "Tesla-T4", "t4 16GB" },
+  ["V100-16G"] = { "V100", "Tesla V100", "Tesla V100-SXM2-16GB", "V100 16GB", "V100-PCIE-16GB" },
+  ["V100-32G"] = { "V100 32GB", "Tesla V100-SXM2-32GB", "V100-32GB", "V100 SXM2 32 GB" },
+  ["P100-16G"] = { "P100", "Tesla P100-PCIE-16GB" },
+  ["P40"] = { "Tesla P40", "NVIDIA P40" },
+  ["L4"] = { "NVIDIA L4", "L4-24G", "L4 24GB" },
+  ["L40"] = { "NVIDIA L40", "L40 48GB" },
+  ["L40S"] = { "NVIDIA L40S", "L40S-48GB", "l40s" },
+  ["A10G"] = { "NVIDIA A10G", "A10G 24GB" },
+  ["A2"] = { "NVIDIA A2", "A2 16GB" },
+  ["A30"] = { "NVIDIA A30", "A30-24GB" },
+  ["A40"] = { "NVIDIA A40", "A40-48GB" },
+  ["A6000"] = { "RTX A6000", "RTX-A6000", "NVIDIA RTX A6000", "rtxa6000", "A6000 48GB", "Quadro RTX A6000" },
+  ["RTX-3090"] = { "3090", "RTX 3090", "RTX3090", "RTX3090-24G", "GeForce RTX 3090", "NVIDIA GeForce RTX 3090",
+    "rtx_3090", "3090 24GB" },
+  ["RTX-4090"] = { "4090", "RTX 4090", "rtx4090", "NVIDIA GeForce RTX 4090", "RTX-4090-24GB" },
+  ["RTX-5090"] = { "5090", "RTX 5090 32GB", "NVIDIA GeForce RTX 5090" },
+  ["RTX-2080-Ti"] = { "RTX 2080 Ti", "2080ti", "GeForce RTX 2080 Ti" },
+  ["RTX-3060"] = { "RTX 3060", "3060 12GB" },
+  ["RTX-3080"] = { "RTX 3080", "NVIDIA GeForce RTX 3080", "3080 10GB" },
+  ["RTX-3080-12G"] = { "RTX 3080 12GB" },
+  ["RTX-4060-Ti-16G"] = { "RTX 4060 Ti", "4060ti 16GB", "NVIDIA GeForce RTX 4060 Ti" },
+  ["RTX-4060-Ti-8G"] = { "RTX 4060 Ti 8GB" },
+  ["RTX-4080"] = { "RTX 4080", "RTX4080" },
+  ["RTX-6000-Ada"] = { "NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada", "6000 Ada" },
+  ["RTX-PRO-6000"] = { "RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition" },
+  ["Quadro-RTX-6000"] = { "Quadro RTX 6000", "quadro rtx6000" },
+  ["GB10"] = { "NVIDIA GB10", "DGX Spark" },
+  ["GB200"] = { "NVIDIA GB200" },
+  ["GH200-96G"] = { "GH200", "NVIDIA GH200 480GB" },
+  ["MI300X"] = { "mi300x", "AMD Instinct MI300X", "AMD Instinct MI300X OAM", "MI300X-192GB" },
+  ["MI325X"] = { "AMD Instinct MI325X", "MI325X 256GB" },
+  ["RX-7900-XTX"] = { "7900XTX", "7900 XTX", "RX 7900 XTX", "AMD Radeon RX 7900 XTX", "Radeon RX 7900 XTX" },
+  ["AI-PRO-R9700"] = { "Radeon AI PRO R9700", "R9700" },
+  ["M3-Max-128G"] = { "M3 Max", "Apple M3 Max", "M3 Max 128GB" },
+  ["M3-Max-64G"] = { "Apple M3 Max 64GB" },
+  ["M2-Ultra-192G"] = { "M2 Ultra", "Apple M2 Ultra" },
+  ["Arc-A770"] = { "Intel Arc A770", "Arc A770", "A770 16GB", "Intel(R) Arc(TM) A770 Graphics" },
+}
+
+-- What is not meant by any of these, with what the message says.
+local unknown_devices = {
+  ["T4-16"] = "did you mean 'T4%-16G'", ["RTX 3090 12GB"] = "there is 'RTX%-3090' %(24.00 GiB%)",
+  ["A100-60G"] = "there is 'A100%-40G' .* 'A100%-80G'", ["A11"] = "did you mean", ["RTX 6000"] = "RTX%-6000%-Ada",
+  ["L4 PCIe 80GB"] = "there is 'L4'", ["RTX 9999"] = "unknown device", ["H300"] = "did you mean",
+  ["../T4-16G"] = "unknown device", ["T4-16G\0"] = "unknown device", [""] = "unknown device",
+}
+
+local clusters = {
+  ["8xH100"] = { 8, "H100-80G", 1 }, ["2xA100"] = { 2, "A100-80G", 1 }, ["T4"] = { 1, "T4-16G", 1 },
+  ["8 x H100"] = { 8, "H100-80G", 1 }, ["4*L4"] = { 4, "L4", 1 }, ["2×RTX 4090"] = { 2, "RTX-4090", 1 },
+  ["8xH100 SXM"] = { 8, "H100-80G", 1 }, ["7900XTX"] = { 1, "RX-7900-XTX", 1 }, ["4090"] = { 1, "RTX-4090", 1 },
+  ["2x7900XTX"] = { 2, "RX-7900-XTX", 1 }, ["2x4090"] = { 2, "RTX-4090", 1 }, ["3xT4-16G"] = { 3, "T4-16G", 1 },
+  ["2xDGX-H100"] = { 16, "H100-80G", 2 }, ["2xDGX-A100"] = { 16, "A100-80G", 2 }, ["dgx-h100"] = { 8, "H100-80G", 1 },
+  ["DGX-A100"] = { 8, "A100-80G", 1 }, ["p5.48xlarge"] = { 8, "H100-80G", 1 }, ["2xRTX-A6000"] = { 2, "A6000", 1 },
+  ["4xNVIDIA L40S"] = { 4, "L40S", 1 }, ["2 x L4 (PCIe)"] = { 2, "L4", 1 }, ["H200"] = { 1, "H200-141G", 1 },
+}
+
+-- Shape, then { what is typed, format, bits }.
+local models = {
+  ["llama-3.1-8b"] = { { "meta-llama/Llama-3.1-8B-Instruct" }, { "meta-llama/Meta-Llama-3.1-8B-Instruct" },
+    { "Meta-Llama-3.1-8B" }, { "Llama-3.1-8B-Instruct" }, { "meta-llama/Llama-3.1-8B" },
+    { "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", "awq", 4 },
+    { "neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8", "fp8", 8 }, { "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic",
+    "fp8", 8 }, { "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "compressed-tensors w4a16", 4 },
+    { "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "bitsandbytes", 4 },
+    { "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "gguf" }, { "llama3.1:8b", "gguf q4_k_m", 4 },
+    { "llama3.1:8b-instruct-q8_0", "gguf q8_0", 8 }, { "llama3.1:8b-instruct-fp16", "fp16", 16 },
+    { "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", nil, 4 }, { "llama3.1" },
+    { "deepseek-ai/DeepSeek-R1-Distill-Llama-8B" } },
+  ["llama-3.1-70b"] = { { "llama3.1:70b-instruct-q4_K_M", "gguf q4_k_m", 4 },
+    { "hugging-quants/Meta-Llama-3.1-70B-Instruct-GPTQ-INT4", "gptq", 4 } },
+  ["llama-3.3-70b"] = { { "meta-llama/Llama-3.3-70B-Instruct" },
+    { "casperhansen/llama-3.3-70b-instruct-awq", "awq", 4 }, { "nvidia/Llama-3.3-70B-Instruct-FP4", "fp4", 4 },
+    { "bartowski/Llama-3.3-70B-Instruct-GGUF:Q4_K_M", "gguf q4_k_m", 4 },
+    { "unsloth/Llama-3.3-70B-Instruct-GGUF:IQ4_XS", "gguf iq4_xs", 4 }, { "llama3.3:70b", "gguf q4_k_m", 4 },
+    { "deepseek-ai/DeepSeek-R1-Distill-Llama-70B" },
+    { "turboderp/Llama-3.3-70B-Instruct-exl2-4.25bpw", "exl2", 4.25 } },
+  ["llama-3.2-3b"] = { { "meta-llama/Llama-3.2-3B-Instruct" }, { "hf.co/bartowski/Llama-3.2-3B-Instruct-GGUF:Q5_K_M",
+    "gguf q5_k_m", 5 } },
+  ["qwen2.5-7b"] = { { "Qwen/Qwen2.5-7B-Instruct-AWQ", "awq", 4 }, { "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "gptq", 8 },
+    { "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq", 4 }, { "qwen2.5:7b", "gguf q4_k_m", 4 },
+    { "Qwen/Qwen2.5-Coder-7B-Instruct" }, { "Qwen/Qwen2.5-7B-Instruct-GGUF", "gguf" } },
+  ["qwen2.5-32b"] = { { "Qwen/Qwen2.5-32B-Instruct" }, { "Qwen/QwQ-32B" }, { "Qwen/QwQ-32B-AWQ", "awq", 4 },
+    { "qwen2.5-coder:32b", "gguf q4_k_m", 4 } },
+  ["qwen2.5-72b"] = { { "Qwen/Qwen2.5-72B-Instruct-AWQ", "awq", 4 } },
+  ["qwen3-4b"] = { { "Qwen/Qwen3-4B" }, { "Qwen/Qwen3-4B-AWQ", "awq", 4 } },
+  ["qwen3-8b"] = { { "Qwen/Qwen3-8B-FP8", "fp8", 8 }, { "qwen3:8b", "gguf q4_k_m", 4 }, { "Qwen/Qwen3-8B-Base" } },
+  ["qwen3-14b"] = { { "Qwen/Qwen3-14B-AWQ", "awq", 4 } },
+  ["qwen3-30b-a3b"] = { { "Qwen/Qwen3-30B-A3B-FP8", "fp8", 8 }, { "Qwen/Qwen3-30B-A3B-GPTQ-Int4", "gptq", 4 } },
+  ["qwen3-30b-a3b-2507"] = { { "Qwen/Qwen3-30B-A3B-Instruct-2507" }, { "Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "fp8",
+    8 }, { "Qwen/Qwen3-Coder-30B-A3B-Instruct" } },
+  ["qwen3-235b-a22b"] = { { "Qwen/Qwen3-235B-A22B-FP8", "fp8", 8 } },
+  ["qwen3-coder-480b-a35b"] = { { "QuantTrio/Qwen3-Coder-480B-A35B-Instruct-AWQ", "awq", 4 } },
+  ["deepseek-v3"] = { { "deepseek-ai/DeepSeek-V3" }, { "deepseek-ai/DeepSeek-R1" }, { "deepseek-ai/DeepSeek-R1-0528" },
+    { "DeepSeek-R1" }, { "deepseek-ai/DeepSeek-V3-0324" }, { "nvidia/DeepSeek-V3.1-NVFP4", "nvfp4", 4 },
+    { "nvidia/DeepSeek-R1-FP4", "fp4", 4 } },
+  ["qwen2.5-14b"] = { { "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B" }, { "deepseek-r1:14b", "gguf q4_k_m", 4 } },
+  ["gemma-3-27b"] = { { "google/gemma-3-27b-it" }, { "gemma3:27b", "gguf q4_k_m", 4 },
+    { "google/gemma-3-27b-it-qat-q4_0-gguf", "gguf q4_0", 4 } },
+  ["gemma-2-9b"] = { { "google/gemma-2-9b-it" } },
+  ["mistral-7b-v0.3"] = { { "mistralai/Mistral-7B-Instruct-v0.3" }, { "TheBloke/Mistral-7B-Instruct-v0.3-GPTQ", "gptq",
+    4 } },
+  ["mistral-7b"] = { { "mistralai/Mistral-7B-v0.1" }, { "mistralai/Mistral-7B-Instruct-v0.1" } },
+  ["mistral-small-24b"] = { { "mistralai/Mistral-Small-24B-Instruct-2501" } },
+  ["mixtral-8x7b"] = { { "mistralai/Mixtral-8x7B-Instruct-v0.1" }, { "mixtral:8x7b", "gguf q4_k_m", 4 } },
+  ["phi-4"] = { { "microsoft/phi-4" }, { "phi4" }, { "phi4:14b", "gguf q4_k_m", 4 } },
+  ["glm-4.5-air"] = { { "zai-org/GLM-4.5-Air" }, { "zai-org/GLM-4.5-Air-FP8", "fp8", 8 },
+    { "cpatonn/GLM-4.5-Air-AWQ-4bit", "awq", 4 } },
+  ["kimi-k2"] = { { "moonshotai/Kimi-K2-Instruct" } },
+  ["gpt-oss-20b"] = { { "openai/gpt-oss-20b" }, { "gpt-oss:20b", "gguf mxfp4", 4 } },
+  ["gpt-oss-120b"] = { { "openai/gpt-oss-120b" }, { "unsloth/gpt-oss-120b-BF16", "bf16", 16 } },
+}
+
+describe("a device's name", function()
+  it("is taken in any usual spelling", function()
+    for sheet, spellings in pairs(devices) do
+      for _, name in ipairs(spellings) do
+        local ok, device = pcall(ts.device, name)
+        assert.is_true(ok, ("%s: %s"):format(name, tostring(device)))
+        assert.equal(sheet, device.name, name)
+      end
+    end
+  end)
+
+  it("is its own sheet's for every sheet, and so is what a driver calls it", function()
+    for _, name in ipairs(core.names "devices") do
+      local device = ts.device(name)
+      assert.equal(name, device.name)
+      local of_driver = core.device_meant(device.full_name).device
+      local nominal = math.abs(of_driver.memory_bytes / device.memory_bytes - 1)
+      assert.is_true(of_driver.name == name or nominal > 0.06 or of_driver.full_name == device.full_name,
+        ("%s is called %s, which is taken for %s"):format(name, device.full_name, of_driver.name))
+    end
+  end)
+
+  it("is refused with the way out", function()
+    for name, message in pairs(unknown_devices) do
+      local ok, err = pcall(ts.device, name)
+      assert.is_false(ok, name)
+      assert.equal("not_found", err.code, name)
+      assert.matches(message, err.message)
+      assert.not_matches("\n", err.message)
+    end
+  end)
+
+  it("says which was taken where several fit", function()
+    assert.matches("A100 is taken for A100%-80G; others of the name: A100%-40G", ts.cluster "2xA100":notes()[1])
+    assert.same({}, ts.cluster "2xA100-80G":notes())
+    assert.same({}, ts.cluster "2xT4":notes())
+  end)
+
+  it("of a PCIe board has no NVLink", function()
+    assert.is_nil(ts.device "A100-PCIE-40GB".nvlink_bytes_per_s)
+    assert.equal("pcie", ts.cluster "2xA100-PCIE-40GB":link(0, 1).kind)
+    assert.equal("nvlink", ts.cluster "2xA100-SXM4-40GB":link(0, 1).kind)
+  end)
+end)
+
+describe("a cluster's name", function()
+  it("is taken as people write it", function()
+    for text, expected in pairs(clusters) do
+      local ok, cluster = pcall(ts.cluster, text)
+      assert.is_true(ok, ("%s: %s"):format(text, tostring(cluster)))
+      assert.equal(expected[1], #cluster.devices, text)
+      assert.equal(expected[2], cluster.devices[1].name, text)
+      assert.equal(expected[3], #cluster.nodes, text)
+    end
+  end)
+
+  it("is refused with the way out", function()
+    raises("not_found", "term 2: unknown device 'T5'", function() return ts.cluster "1xT4+3xT5" end)
+    raises("not_found", "did you mean 'llmpq-3'", function() return ts.cluster "llmpq3" end)
+    raises("not_found", "there is 'RTX-3090'", function() return ts.cluster "2xRTX-3090-12G" end)
+    raises("out_of_range", "5000", function() return ts.cluster "5000xT4" end)
+  end)
+end)
+
+describe("a model's name", function()
+  it("is taken with its suffixes, which tell how weights are stored", function()
+    for shape, names in pairs(models) do
+      for _, case in ipairs(names) do
+        local ok, model = pcall(ts.model, case[1])
+        assert.is_true(ok, ("%s: %s"):format(case[1], tostring(model)))
+        assert.equal(shape, model.name, case[1])
+        assert.equal(case[1], model.checkpoint)
+        assert.equal(case[2], model.checkpoint_format, case[1])
+        assert.equal(case[3], model.checkpoint_bits, case[1])
+      end
+    end
+  end)
+
+  it("of a shape names no checkpoint", function()
+    for _, name in ipairs(core.names "models") do
+      local model = ts.model(name)
+      assert.is_nil(model.checkpoint)
+      assert.is_nil(model.checkpoint_bits)
+    end
+  end)
+
+  it("says what was taken", function()
+    assert.matches("of 'Qwen/Qwen2.5%-7B%-Instruct%-AWQ': awq, 4 bits",
+      tostring(ts.model "Qwen/Qwen2.5-7B-Instruct-AWQ"))
+  end)
+
+  it("is refused with the way out", function()
+    for name, message in pairs {
+      ["meta-llama/Llama-3.1-9B-Instruct"] = "did you mean 'llama%-3.1%-8b'", ["op-30b"] = "did you mean 'opt%-30b'",
+      ["Qwen/Qwen3-Next-80B-A3B-Instruct"] = "give the path of its config.json", ["opt"] = "unknown model",
+      ["../models/opt-30b"] = "unknown model", ["opt-30b\0"] = "unknown model", ["no/such"] = "unknown model",
+      ["awq"] = "unknown model", ["-"] = "unknown model", ["Qwen/"] = "unknown model", [":8b"] = "unknown model",
+    } do
+      local ok, err = pcall(ts.model, name)
+      assert.is_false(ok, name)
+      assert.equal("not_found", err.code, name)
+      assert.matches(message, err.message)
+    end
+  end)
+
+  it("never fails inside", function()
+    math.randomseed(11)
+    local characters = "abAB019-_./: qQ4k"
+    for _ = 1, 100 do
+      local name = {}
+      for i = 1, math.random(24) do
+        local at = math.random(#characters)
+        name[i] = characters:sub(at, at)
+      end
+      for _, make in ipairs { ts.model, ts.device, ts.cluster } do
+        local ok, err = pcall(make, table.concat(name))
+        assert.is_true(ok or err.code ~= "internal", table.concat(name))
+      end
+    end
+  end)
+end)
