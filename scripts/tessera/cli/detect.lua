@@ -31,22 +31,26 @@ local function this_machine()
     .. "detect --commands` prints what to run there"):format(gpus and "the driver lists none" or why), "tessera detect")
 end
 
--- Nodes of one file: nvidia-smi's output, or a cluster that this verb wrote.
+-- The nodes of a cluster that this verb wrote; nil where the text is something else.
+local function written_nodes(text, path)
+  local ok, cluster = pcall(core.from_json, text)
+  if not ok or type(cluster) ~= "table" or type(cluster.nodes) ~= "table" then return nil end
+  core.cluster_from_json(text, path)
+  return cluster.nodes
+end
+
+-- Nodes of one file: a cluster that this verb wrote, or what tools printed on a host or of many.
 local function add_file(nodes, remarks, path)
   local text = core.read_file(path == "-" and "/dev/stdin" or path)
-  if text:find "^%s*{" then
-    local ok, cluster = pcall(core.from_json, text)
-    if not ok or type(cluster.nodes) ~= "table" or type((cluster.nodes[1] or {}).devices) ~= "table" then
-      core.refuse(path, "it is JSON, but no cluster that `tessera detect --out` wrote")
-    end
-    core.cluster_from_json(text, path)
-    for _, node in ipairs(cluster.nodes) do nodes[#nodes + 1] = node end
-    return
-  end
+  local written = written_nodes(text, path)
+  for _, node in ipairs(written or {}) do nodes[#nodes + 1] = node end
+  if written then return end
   local stem = path == "-" and "node" or path:match "([^/]*)$":gsub("%.%w+$", "")
-  local node, said = detect.node(nvidia_smi.parse(text, path, stem))
-  nodes[#nodes + 1] = node
-  for _, remark in ipairs(said) do remarks[#remarks + 1] = remark end
+  for _, each in ipairs(detect.hosts(text, path, stem)) do
+    local node, said = detect.node(each)
+    nodes[#nodes + 1] = node
+    for _, remark in ipairs(said) do remarks[#remarks + 1] = remark end
+  end
 end
 
 -- "8xH200-141G+2xL4".

@@ -1,6 +1,9 @@
 -- From what drivers say of hosts to a cluster file: sheets instead of names, the links that are there.
 
 local core = require "tessera.core"
+local nvidia_smi = require "tessera.devices.detect.nvidia_smi"
+local other_makers = require "tessera.devices.detect.other_makers"
+local schedulers = require "tessera.devices.detect.schedulers"
 local sheets = require "tessera.devices.detect.sheets"
 
 local M = {}
@@ -27,20 +30,34 @@ end
 
 local function is_nvlink(link) return link ~= nil and link:find "^NV%d" ~= nil end
 
--- How the GPUs of a host are joined: "all", "pairs" (1 with 2, 3 with 4, ...), "none", or "some".
+-- How the GPUs of a host are joined: "all", "none", "pairs" where each has one partner at most, or "some"; and the
+-- pairs, numbered from 0.
 local function joined(host)
-  local count, all, any, pairs_only = #host.gpus, true, false, true
+  local count, pairs_of, linked, most = #host.gpus, {}, 0, 0
   for a = 1, count do
+    local partners = 0
     for b = 1, count do
-      if a ~= b then
-        local nvlink = is_nvlink(host.links[a][b])
-        local partners = math.floor((a - 1) / 2) == math.floor((b - 1) / 2)
-        all, any = all and nvlink, any or nvlink
-        if nvlink ~= partners then pairs_only = false end
+      if a ~= b and is_nvlink(host.links[a][b]) then
+        partners, linked = partners + 1, linked + 1
+        if a < b then pairs_of[#pairs_of + 1] = { a - 1, b - 1 } end
       end
     end
+    most = math.max(most, partners)
   end
-  return count > 1 and (all and "all" or pairs_only and any and "pairs" or any and "some") or "none"
+  if linked == 0 then return "none" end
+  if count > 2 and linked == count * (count - 1) then return "all" end
+  return most == 1 and "pairs" or "some", pairs_of
+end
+
+-- Whether pairs are what nvlink_bridges says: the first with the second, the third with the fourth, of one type.
+local function are_neighbours(pairs_of, found)
+  if #pairs_of ~= math.floor(#found.sheets / 2) then return false end
+  for i, pair in ipairs(pairs_of) do
+    if pair[1] ~= 2 * i - 2 or pair[2] ~= 2 * i - 1 then return false end
+    if found.sheets[pair[1] + 1].name ~= found.sheets[1].name then return false end
+    if not found.sheets[pair[1] + 1].nvlink_bridge_bytes_per_s then return false end
+  end
+  return true
 end
 
 -- What the node says of NVLink, and a remark where a cluster file cannot say it.
@@ -57,10 +74,24 @@ local function nvlink_of(host, found)
     return {}, (has_it or takes_bridges) and "nothing was said of NVLink (`nvidia-smi topo -m`); as the sheets have it"
       or nil
   end
-  local how = joined(host)
+  local how, pairs_of = joined(host)
   if how == "none" then return has_it and { nvlink = false } or {} end
-  if takes_bridges and (how == "pairs" or how == "all" and #host.gpus == 2) then return { nvlink_bridges = true } end
-  if has_it and how == "all" then return {} end
+  if has_it and not boards_without and (how == "all" or #host.gpus == 2) then return {} end
+  if how == "pairs" then
+    if are_neighbours(pairs_of, found) then return { nvlink_bridges = true } end
+    for _, pair in ipairs(pairs_of) do
+      for _, index in ipairs(pair) do
+        local sheet = found.sheets[index + 1]
+        if not (sheet.nvlink_bridge_bytes_per_s or sheet.nvlink_bytes_per_s) then
+          return {}, ("NVLink joins GPU %d, whose sheet (%s) has none; it is taken to talk over PCIe"):format(index,
+            sheet.name)
+        end
+      end
+    end
+    local links = { nvlink_pairs = pairs_of }
+    if has_it then links.nvlink = false end -- between those that no bridge joins
+    return links
+  end
   if boards_without then return { nvlink = false }, "NVLink bridges between PCIe boards are left out" end
   return has_it and { nvlink = false } or {}, ("NVLink joins %s GPUs, which a cluster file cannot say of these; they "
     .. "are taken to talk over PCIe"):format(how == "all" and "all" or "some")
@@ -81,11 +112,53 @@ local function entries_of(devices)
   return entries
 end
 
---- The node of a cluster file for a host (nvidia_smi.lua says of what form), and remarks.
-function M.node(host)
-  local where, found, devices, remarks = "host " .. host.name, { sheets = {}, without_nvlink = {} }, {}, {}
+-- The host with the GPUs that have a sheet, and { { name =, memory_bytes =, count = } } of the others. A card that
+-- MIG cuts up is one of those: its slices are devices of their own, without a sheet.
+local function known_part(host, found, where)
+  local kept, unknown, remarks, indices = { name = host.name, gpus = {} }, {}, {}, {}
   for i, gpu in ipairs(host.gpus) do
-    found.sheets[i], found.without_nvlink[i] = sheets.find(gpu, where)
+    local sheet, without_nvlink, note = sheets.find(gpu)
+    if sheet and not gpu.slices then
+      kept.gpus[#kept.gpus + 1], indices[#indices + 1] = gpu, i
+      found.sheets[#kept.gpus], found.without_nvlink[#kept.gpus] = sheet, without_nvlink
+      if note and not remarks[note] then remarks[note], remarks[#remarks + 1] = true, where .. ": " .. note end
+    else
+      local words = sheets.words(gpu) .. (gpu.slices and " cut by MIG into " .. table.concat(gpu.slices, ", ") or "")
+      if not unknown[words] then
+        unknown[words] = { name = gpu.name, memory_bytes = gpu.memory_bytes, mig_slices = gpu.slices, count = 0,
+          compute_capability = gpu.compute_capability }
+        unknown[#unknown + 1] = unknown[words]
+        remarks[#remarks + 1] = ("%s: no device sheet for %s; it is kept as unknown and not planned on"):format(where,
+          words)
+      end
+      unknown[words].count = unknown[words].count + 1
+    end
+  end
+  if host.links then
+    kept.links = {}
+    for a, i in ipairs(indices) do
+      kept.links[a] = {}
+      for b, k in ipairs(indices) do kept.links[a][b] = host.links[i][k] end
+    end
+  end
+  local plain = {}
+  for i, each in ipairs(unknown) do plain[i] = each end
+  return kept, plain, remarks
+end
+
+--- The node of a cluster file for a host (nvidia_smi.lua says of what form), and remarks. Raises not_found where none
+--- of its GPUs has a sheet.
+function M.node(host)
+  local where, found, devices = "host " .. host.name, { sheets = {}, without_nvlink = {} }, {}
+  local kept, unknown, remarks = known_part(host, found, where)
+  if #kept.gpus == 0 then
+    if unknown[1].mig_slices then
+      core.refuse(where, ("its GPUs are cut by MIG into %s, which no sheet describes; `nvidia-smi -mig 0` makes them "
+        .. "whole"):format(table.concat(unknown[1].mig_slices, ", ")))
+    end
+    sheets.refuse(unknown[1], where)
+  end
+  for i, gpu in ipairs(kept.gpus) do
     devices[i] = device_of(gpu, found.sheets[i])
     if type(devices[i]) == "table" then
       remarks[#remarks + 1] = ("%s: GPU %d (%s) is in a slot of %.3g GB/s; its sheet has %.3g"):format(where, i - 1,
@@ -93,10 +166,26 @@ function M.node(host)
     end
   end
   local node = { name = host.name, devices = entries_of(devices), host_memory_bytes = host.host_memory_bytes }
-  local links, remark = nvlink_of(host, found)
+  if #unknown > 0 then node.unknown_devices = unknown end
+  local links, remark = nvlink_of(kept, found)
   for name, value in pairs(links) do node[name] = value end
   if remark then remarks[#remarks + 1] = where .. ": " .. remark end
   return node, remarks
+end
+
+--- The hosts that a text describes: what nvidia-smi, AMD's and Apple's tools, Slurm or kubectl printed. `name`: of a
+--- host that does not say its own.
+function M.hosts(text, path, name)
+  if text:find "^%s*[{%[]" then
+    local ok, json = pcall(core.from_json, text)
+    local hosts = ok and schedulers.kubernetes(json, path)
+    if hosts then return hosts end
+    core.refuse(path, "it is JSON, but neither a cluster that `tessera detect --out` wrote nor what `kubectl get nodes "
+      .. "-o json` prints")
+  end
+  local hosts = schedulers.slurm(text, path)
+  if hosts then return hosts end
+  return { other_makers.parse(text, name) or nvidia_smi.parse(text, path, name) }
 end
 
 --- The host of what host.nvml() lists.

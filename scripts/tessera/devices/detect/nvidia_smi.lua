@@ -47,11 +47,22 @@ local function gpu_of(line, columns, path, number)
   }
 end
 
+-- Cells of a line of `topo -m`: between tabs, or where pasting made spaces of them, between those.
+local function cells_of(line)
+  if line:find "\t" then return split(line, "\t") end
+  local cells = {}
+  for cell in line:gmatch "%S+" do cells[#cells + 1] = cell end
+  if line:find "^%s" then table.insert(cells, 1, "") end
+  return cells
+end
+
 -- Columns of `topo -m` that are GPUs: { [column] = GPU (1-based) }; nil where the line is no such header.
 local function topology_columns(line)
-  if not line:find "^%s+GPU0" then return nil end
+  local second = line:match "^%s*GPU0%s+(%S+)"
+  if not second or second == "X" or not (line:find "^%s" or second:find "^GPU%d") then return nil end
   local columns = {}
-  for i, title in ipairs(split(line, "\t")) do
+  local before = line:find "^%s" and "" or line:find "\t" and "\t" or " " -- pasting may cut the first blanks
+  for i, title in ipairs(cells_of(before .. line)) do
     local gpu = title:match "^GPU(%d+)$"
     if gpu then columns[i] = tonumber(gpu) + 1 end
   end
@@ -60,7 +71,7 @@ end
 
 -- Adds a row "GPU1\tNV12\t X \tNV12 ..." to links[from][to] = "NV12".
 local function add_links(links, line, columns, path, number)
-  local cells = split(line, "\t")
+  local cells = cells_of(line)
   local from = tonumber(cells[1]:match "^GPU(%d+)$") + 1
   links[from] = {}
   for i, to in pairs(columns) do
@@ -70,6 +81,46 @@ local function add_links(links, line, columns, path, number)
     end
     links[from][to] = cells[i]
   end
+end
+
+-- "GPU 0: NVIDIA GeForce RTX 4090 (UUID: GPU-...)" and below it "  MIG 3g.40gb     Device  0: (UUID: MIG-...)", as
+-- `nvidia-smi -L` has them; true where the line is one of these.
+local function add_listed(host, line)
+  local index, name = line:match "^GPU (%d+): (.-) %(UUID: "
+  local slice = line:match "^%s+MIG (%S+)%s+Device"
+  if index and not host.listed[tonumber(index)] then
+    host.last = { name = name, index = tonumber(index) }
+    host.listed[tonumber(index)] = host.last
+  elseif slice and host.last then
+    host.last.slices = host.last.slices or {}
+    table.insert(host.last.slices, slice)
+  end
+  return index or slice
+end
+
+-- The list of `nvidia-smi -L` where there is no other, and what it says of MIG where there is.
+local function join_lists(host)
+  if #host.gpus == 0 then
+    local index = 0
+    while host.listed[index] do
+      host.gpus[#host.gpus + 1] = host.listed[index]
+      index = index + 1
+    end
+  end
+  for i, gpu in ipairs(host.gpus) do
+    local listed = host.listed[gpu.index or i - 1]
+    gpu.slices = listed and listed.slices
+  end
+  host.listed, host.last = nil, nil
+end
+
+-- The query of `commands` without its header: "0, NVIDIA L4, 23034, 4, 16, 8.9".
+local headless_columns = { index = 1, name = 2, ["memory.total"] = 3, ["pcie.link.gen.max"] = 4,
+  ["pcie.link.width.max"] = 5, compute_cap = 6 }
+
+local function is_headless_row(line)
+  local index, name, memory, rest = line:match "^%s*(%d+),%s*([^,]+),%s*(%d+)[ MiB]*,(.+)$"
+  return index and name and tonumber(memory) > 1000 and select(2, rest:gsub(",", ",")) == 2
 end
 
 local function check_topology(host, path)
@@ -86,10 +137,10 @@ local function check_topology(host, path)
 end
 
 --- The host that `text` describes: { name, host_memory_bytes, gpus = { { name, memory_bytes, pcie_generation,
---- pcie_width, compute_capability } }, links = { [from] = { [to] = "NV18" | "PIX" | ... } } }; what it does not say is
---- absent. Raises where it lists no GPUs or is cut off. `name`: of a host that does not say its own.
+--- pcie_width, compute_capability, slices } }, links = { [from] = { [to] = "NV18" | "PIX" | ... } } }; what it does not
+--- say is absent. Raises where it lists no GPUs or is cut off. `name`: of a host that does not say its own.
 function M.parse(text, path, name)
-  local host, columns, links_columns, number = { name = name, gpus = {} }, nil, nil, 0
+  local host, columns, links_columns, number = { name = name, gpus = {}, listed = {} }, nil, nil, 0
   for raw in (text .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
     local line = raw:gsub("\27%[[%d;]*m", "") -- topo underlines its header
@@ -105,12 +156,17 @@ function M.parse(text, path, name)
       links_columns, columns, host.links = new_links, nil, {}
     elseif links_columns and line:find "^GPU%d+%s" then
       add_links(host.links, line, links_columns, path, number)
+    elseif add_listed(host, line) then
+      columns = nil
     elseif columns and line:find "%S" and line:find(",", 1, true) then
       host.gpus[#host.gpus + 1] = gpu_of(line, columns, path, number)
+    elseif not columns and is_headless_row(line) then
+      host.gpus[#host.gpus + 1] = gpu_of(line, headless_columns, path, number)
     elseif columns and line:find "%S" then
       core.refuse(path, ("line %d, '%s', is no row of the list of GPUs; is the output cut off?"):format(number, line))
     end
   end
+  join_lists(host)
   if #host.gpus == 0 then
     core.refuse(path, "it lists no GPUs; `tessera detect --commands` prints what to run on the host")
   end

@@ -27,7 +27,9 @@ local function nearest(gpu)
   local names, by_memory = {}, {}
   for _, device in ipairs(all_sheets()) do
     names[#names + 1] = device.name
-    by_memory[#by_memory + 1] = { device.name, math.abs(math.log(device.memory_bytes / gpu.memory_bytes)) }
+    if gpu.memory_bytes then
+      by_memory[#by_memory + 1] = { device.name, math.abs(math.log(device.memory_bytes / gpu.memory_bytes)) }
+    end
   end
   table.sort(by_memory, function(a, b) return a[2] == b[2] and a[1] < b[1] or a[2] < b[2] end)
   local closest = {}
@@ -35,17 +37,41 @@ local function nearest(gpu)
   return core.did_you_mean(core.short_driver_name(gpu.name):gsub("[%s_]+", "-"), names), table.concat(closest, ", ")
 end
 
---- The sheet of a GPU { name, memory_bytes }, and whether its board has no NVLink although the sheet's may. Raises
---- not_found with the nearest sheets.
-function M.find(gpu, where)
-  for _, known in ipairs(core.devices_called(gpu.name)) do
+-- By any spelling of its name; nil where none fits, or another memory was printed.
+local function by_spelling(gpu)
+  local ok, meant
+  if gpu.memory_bytes then -- boards of one name: RTX 3080 with 10 and 12 GB
+    ok, meant = pcall(core.device_meant, ("%s %.0fGB"):format(gpu.name, gpu.memory_bytes / 2 ^ 30))
+  end
+  if not ok then ok, meant = pcall(core.device_meant, gpu.name) end
+  if not ok or gpu.memory_bytes and not has_memory(meant.device, gpu.memory_bytes) then return nil end
+  local sheet = core.device(meant.device.name)
+  local without_nvlink = sheet.nvlink_bytes_per_s ~= nil and meant.device.nvlink_bytes_per_s == nil
+  return sheet, without_nvlink, not gpu.memory_bytes and meant.note or nil
+end
+
+--- The sheet of a GPU { name, memory_bytes }, whether its board has no NVLink although the sheet's may, and what was
+--- taken for what where its name fits several; nil where there is none.
+function M.find(gpu)
+  for _, known in ipairs(gpu.memory_bytes and core.devices_called(gpu.name) or {}) do
     local device = core.device(known.device)
     if has_memory(device, gpu.memory_bytes) then return device, known.without_nvlink end
   end
+  return by_spelling(gpu)
+end
+
+--- "'NVIDIA H250' with 140.4 GiB"
+function M.words(gpu)
+  if not gpu.memory_bytes then return ("'%s'"):format(gpu.name) end
+  return ("'%s' with %.1f GiB"):format(gpu.name, gpu.memory_bytes / 2 ^ 30)
+end
+
+--- Raises not_found with the sheets that are nearest to a GPU without one.
+function M.refuse(gpu, where)
   local alike, by_memory = nearest(gpu)
-  core.raise("not_found", ("%s: no device sheet for '%s' with %.1f GiB%s; nearest in memory: %s. Write a sheet of it "
-    .. "into the folder devices of a folder in TESSERA_PATH, with its full_name as printed here"):format(where,
-    gpu.name, gpu.memory_bytes / 2 ^ 30, alike, by_memory), where)
+  core.raise("not_found", ("%s: no device sheet for %s%s%s. Write a sheet of it into the folder devices of a folder in "
+    .. "TESSERA_PATH, with its full_name as printed here"):format(where, M.words(gpu), alike,
+    by_memory ~= "" and "; nearest in memory: " .. by_memory or ""), where)
 end
 
 return M
