@@ -23,6 +23,7 @@ local function engine_of(pipeline, placed, kernels)
         node = stage.node_index + 1, gpus = stage.gpus, degree = #stage.gpus, device = stage.device,
         first_layer = stage.first_layer, num_layers = stage.num_layers, bitwidths = stage.bitwidths,
         memory = stages[k].memory, compute_capability = devices[stages[k].device_index + 1].compute_capability,
+        backend = devices[stages[k].device_index + 1].backend,
       }
     end
   end

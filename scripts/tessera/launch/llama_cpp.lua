@@ -19,6 +19,23 @@ local types = { [3] = "q3_k", [4] = "q4_k", [8] = "q8_0", [16] = "f16" }
 local cache_types = { [4] = "q4_0", [8] = "q8_0", [16] = "f16" }
 local bits_per_weight = { q3_k = 3.4375, q4_k = 4.5, q8_0 = 8.5, f16 = 16 }
 
+-- What chooses GPUs by number, and what llama.cpp calls the first one; Metal has one GPU, and numbers none.
+local backends = {
+  cuda = { choose = { "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts", "export CUDA_VISIBLE_DEVICES=%s" },
+    first = "CUDA0" },
+  rocm = { choose = { "export HIP_VISIBLE_DEVICES=%s" }, first = "ROCm0" },
+  sycl = { choose = { "export ONEAPI_DEVICE_SELECTOR=level_zero:%s" }, first = "SYCL0" },
+  metal = { choose = {} },
+}
+
+local no_cuda = 2 -- compute capabilities below it are of no NVIDIA GPU
+
+-- Of the engine's GPUs, which are of one kind in one process; a sheet that names none leaves the choice to llama.cpp.
+local function backend_of(engine)
+  local stage = engine.stages[1]
+  return backends[stage.backend or stage.compute_capability >= no_cuda and "cuda" or "metal"]
+end
+
 -- "10,12,11": the last GPU has the output layer too.
 local function split_of(engine)
   local counts = {}
@@ -111,11 +128,12 @@ local function options_of(layout, engine, index, weights)
     { "--model", weights.id }, { "--alias", layout.model.name },
     { "--n-gpu-layers", layout.model.num_layers + 1 }, { "--split-mode", "layer" },
     { "--tensor-split", split_of(engine) }, { "--main-gpu", 0 },
-    { "--override-tensor", "token_embd\\.weight=CUDA0" },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
     { "--parallel", limits.max_num_seqs }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
     { "--host", common.listen_address }, { "--port", common.port(index) },
   }
+  local first = backend_of(engine).first
+  if first then table.insert(options, 7, { "--override-tensor", "token_embd\\.weight=" .. first }) end
   if cache ~= "f16" then options[#options + 1] = { "--flash-attn", "on" } end -- quantised values need it
   return options
 end
@@ -168,8 +186,9 @@ function M.engine(layout, index, opt)
   local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[spans[1].node].name,
     common.stages_text(spans[1].stages)), true)
   lines[#lines + 1] = "need_key"
-  lines[#lines + 1] = "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts"
-  lines[#lines + 1] = "export CUDA_VISIBLE_DEVICES=" .. table.concat(spans[1].gpus, ",")
+  for _, line in ipairs(backend_of(engine).choose) do
+    lines[#lines + 1] = line:format(table.concat(spans[1].gpus, ","))
+  end
   lines[#lines + 1] = shell.command({ "exec", "llama-server" }, options_of(layout, engine, index, weights))
   return {
     files = { { name = common.script_name(index, 0), text = table.concat(lines, "\n") .. "\n", executable = true } },

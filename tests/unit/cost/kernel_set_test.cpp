@@ -43,9 +43,9 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names, (std::vector<std::string>{"llmpq_2023", "llmpq_2023_08", "modern", "modern_fp8",
-                                             "modern_w8a8", "tessera", "vllm", "vllm_fp8",
-                                             "vllm_rocm", "vllm_v0"}));
+  ASSERT_EQ(names, (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
+                                             "modern_fp8", "modern_w8a8", "tessera", "vllm",
+                                             "vllm_fp8", "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -64,19 +64,28 @@ TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
 }
 
 TEST(KernelSets, Availability) {
-  for (const std::string& device : datasets().list("devices")) {
-    const bool is_amd = device == "MI300X";
-    EXPECT_EQ(bits("vllm_rocm", device.c_str()), is_amd ? (Bits{4, 8, 16}) : Bits{}) << device;
-    if (is_amd) {
-      EXPECT_EQ(bits("tessera", device.c_str()), Bits{});
-      EXPECT_EQ(bits("vllm", device.c_str()), Bits{});
+  for (const std::string& name : datasets().list("devices")) {
+    const char* device = name.c_str();
+    const Device sheet = find_device(name, datasets());
+    if (sheet.backend) {
+      EXPECT_EQ(bits("llama_cpp", device), (Bits{3, 4, 8, 16})) << name;
+      EXPECT_EQ(bits("tessera", device), Bits{}) << name;
+      EXPECT_EQ(bits("vllm", device), Bits{}) << name;
+      EXPECT_EQ(bits("llmpq_2023", device), Bits{}) << name;
       continue;
     }
-    EXPECT_EQ(bits("tessera", device.c_str()), (Bits{3, 4, 8, 16})) << device;
-    EXPECT_EQ(bits("llmpq_2023", device.c_str()), (Bits{3, 4, 8, 16})) << device;
-    const Bits expected = device == "P100-12G" ? Bits{} : Bits{4, 8, 16};
-    EXPECT_EQ(bits("vllm", device.c_str()), expected) << device;
+    EXPECT_EQ(bits("vllm_rocm", device), Bits{}) << name;
+    EXPECT_EQ(bits("llama_cpp", device),
+              sheet.compute_capability == 6.1 ? (Bits{3, 4, 8, 16}) : Bits{})
+        << name;
+    EXPECT_EQ(bits("tessera", device), (Bits{3, 4, 8, 16})) << name;
+    EXPECT_EQ(bits("llmpq_2023", device), (Bits{3, 4, 8, 16})) << name;
+    EXPECT_EQ(bits("vllm", device), sheet.compute_capability < 7 ? Bits{} : (Bits{4, 8, 16}))
+        << name;
   }
+  EXPECT_EQ(bits("vllm_rocm", "MI300X"), (Bits{4, 8, 16}));
+  EXPECT_EQ(bits("vllm_rocm", "RX-7900-XTX"), (Bits{4, 16}));
+  EXPECT_EQ(bits("vllm_rocm", "M3-Max-128G"), Bits{});
 }
 
 TEST(KernelSets, MethodsFollowTheHardware) {
