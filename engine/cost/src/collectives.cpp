@@ -33,10 +33,15 @@ OpQuery sum_query(double bytes, std::int64_t degree) {
   return query;
 }
 
+// What a device sends at once to all others of a group.
+double group_rate(const Link& link, double degree) {
+  return link.mesh ? link.bytes_per_s * (degree - 1) : link.bytes_per_s;
+}
+
 /// Without a sum. A ring's sum scatters and then gathers, so half of it between nodes.
 double moved_s(const OpQuery& query, const Link& link) {
   if (query.num_devices == 1) return 0;
-  if (link.kind == "nvlink") return kNvlinkRing.seconds(query, link.bytes_per_s);
+  if (link.kind == "nvlink") return kNvlinkRing.seconds(query, group_rate(link, query.num_devices));
   if (link.kind == "pcie") return kPcieRing.seconds(query, link.bytes_per_s);
   return all_reduce_s(query.bytes, query.num_devices, link) / 2;
 }
@@ -68,7 +73,7 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
   if (degree == 1) return 0;
   if (is_by_kernel(degree, link)) {
     const models::AllReduceWays& ways = link.kind == "nvlink" ? kNvlinkWays : kPcieWays;
-    return ways.seconds(bytes, count(degree), link.bytes_per_s);
+    return ways.seconds(bytes, count(degree), group_rate(link, count(degree)));
   }
   if (link.kind == "pcie") return kPcieRing.seconds(sum_query(bytes, degree), link.bytes_per_s);
   const double steps = 2 * count(degree - 1);
@@ -128,6 +133,7 @@ Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
       if (link.bytes_per_s < slowest->bytes_per_s) {
         slowest->bytes_per_s = link.bytes_per_s;
         slowest->kind = link.kind;
+        slowest->mesh = link.mesh;
       }
       slowest->latency_s = std::max(slowest->latency_s, link.latency_s);
     }
@@ -136,7 +142,9 @@ Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
 }
 
 Link node_link(const Device& device) {
-  if (device.nvlink_bytes_per_s) return {*device.nvlink_bytes_per_s, 0, "nvlink"};
+  if (device.nvlink_bytes_per_s) {
+    return {*device.nvlink_bytes_per_s, 0, "nvlink", joins_by_mesh(device)};
+  }
   return {device.pcie_bytes_per_s, 0, "pcie"};
 }
 
