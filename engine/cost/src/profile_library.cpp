@@ -140,10 +140,26 @@ bool is_known_device(const Device& device, const DataFolders& folders) {
   return !path.empty() && to_json(find_device(device.name, folders)) == to_json(device);
 }
 
+namespace {
+
+// The GPU of a sheet at another price, in another slot, or on a board without NVLink.
+bool is_gpu_of_sheet(Device device, const DataFolders& folders) {
+  if (folders.find("devices", device.name).empty()) return false;
+  const Device sheet = find_device(device.name, folders);
+  device.price_usd_per_h = sheet.price_usd_per_h;
+  device.price_source = sheet.price_source;
+  device.source = sheet.source;
+  device.pcie_bytes_per_s = sheet.pcie_bytes_per_s;
+  device.nvlink_bytes_per_s = sheet.nvlink_bytes_per_s;
+  return to_json(sheet) == to_json(device);
+}
+
+}  // namespace
+
 std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet& kernels,
                                            const DataFolders& folders) {
   const bool known = is_known_device(device, folders);
-  if (known) {
+  if (is_gpu_of_sheet(device, folders)) {
     if (auto own = find_profile(device.name, kernels.profile_set(), folders)) return own;
   }
   for (const auto& donor : donor_profiles(device, kernels.profile_set(), folders)) {

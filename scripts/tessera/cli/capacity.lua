@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
+local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
@@ -109,6 +110,7 @@ function M.main(flags)
   asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(given), quality_of(given)
   asked.objective = given.objective or (given.rate and "gpus" or "rate")
   asked.engine = options.of_flags(given, "ts.engine")
+  asked.cluster = taken.cluster(given)
   local plans, why = ts.plan_serving(asked)
   if not plans then return nil, why end
   local frontier = given.frontier and plans:frontier() or nil
@@ -118,7 +120,9 @@ function M.main(flags)
     host.set_result { options = plain(plans), frontier = frontier, reasons = plans.reasons, launch = written,
       aggregated_over_disaggregated = plans.aggregated_over_disaggregated }
   else
-    terminal.say(tostring(plans))
+    local cluster = ts.cluster(asked.cluster)
+    terminal.say(terminal.wrapped(taken.text(ts.model(asked.model), cluster)) .. tostring(plans))
+    if asked.objective == "cost" then terminal.say(terminal.wrapped(taken.prices(cluster))) end
     if frontier then
       local rows = {}
       for _, row in ipairs(frontier) do

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
+local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -170,12 +171,13 @@ function M.main(given)
   check_launch(given)
   local description = options.of_flags(given, "ts.problem")
   description.model = given.model
-  description.cluster = given.cluster
+  description.cluster = taken.cluster(given)
   description.workload = options.of_flags(given, "ts.workload")
   description.quality = quality_of(given)
   local problem = ts.problem(description)
   if not host.json then
     local text = settings(problem, given.planner or ts.default_planner, given.replicas)
+      .. taken.text(problem.model, problem.cluster)
     terminal.out:write(terminal.wrapped(text))
   end
   local chosen = options.of_flags(given, "ts.plan")
@@ -198,7 +200,10 @@ function M.main(given)
     if given.save then plan:save(given.save) end
   elseif rows then
     terminal.say(beside_text(rows, problem))
-    if changes then terminal.say(device_changes_text(changes, plan)) end
+    if changes then
+      terminal.say(device_changes_text(changes, plan))
+      terminal.say(terminal.wrapped(taken.prices(problem.cluster)))
+    end
   end
   if written and not host.json then
     terminal.say("\n" .. launch_flags.written_text(written))

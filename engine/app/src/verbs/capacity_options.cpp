@@ -90,6 +90,7 @@ const OptionTable& capacity_options() {
     t.options.push_back(as_text(
         "cluster", "Cluster by name (dgx-h200), a cluster file, or devices as 2xA100-80G+4xL4"));
     for (OptionSpec& option : t.options) option.required = true;
+    t.options.push_back(prices_option());
     take_flags(t, options_of<solver::LatencyLimits>());
     add_traffic(t);
     t.options.push_back({.name = "objective",

@@ -10,6 +10,13 @@ OptionSpec as_text(std::string_view name, std::string_view doc) {
   return {.name = name, .type = OptionType::text, .doc = doc};
 }
 
+OptionSpec prices_option() {
+  return {.name = "usd_per_hour",
+          .type = OptionType::text_list,
+          .doc = "Price of a device type, as A100-80G=1.29; can be repeated",
+          .unit = "USD/h"};
+}
+
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
   for (const OptionSpec& option : options) {
     if (option.flag) table.options.push_back(option);
@@ -28,6 +35,7 @@ const OptionTable& plan_options() {
                 "3xT4-16G+1xV100-32G, a node for each term; "
                 "'(2xRTX-3090+1xRTX-4090)' is one node, '@bridges' adds NVLink bridges"));
     for (OptionSpec& option : t.options) option.required = true;
+    t.options.push_back(prices_option());
     take_flags(t, core_lua::workload_options().options);
     take_flags(t, solver_lua::problem_options().options);
     t.options.push_back(
