@@ -36,6 +36,14 @@ void Fields<solver::ServingRequest>::check(const R& request, const FieldPath& pa
   if (none) {
     refuse(path("slo"), "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }");
   }
+  const auto check_some = [&](const char* name, const auto& list) {
+    if (list && list->empty())
+      refuse(path(name), "an empty list leaves no engine; name one, or leave it out");
+  };
+  check_some("bitwidths", request.bitwidths);
+  check_some("kv_bitwidths", request.kv_bitwidths);
+  check_some("tensor_parallel", request.tensor_parallel);
+  check_some("pipeline_parallel", request.pipeline_parallel);
   check_record(request.quality, FieldPath{path("quality"), "."});
 }
 

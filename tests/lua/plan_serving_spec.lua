@@ -41,6 +41,13 @@ describe("ts.plan_serving", function()
     assert.equal("infeasible", too_many.code)
   end)
 
+  it("refuses lists that leave no engine", function()
+    for _, name in ipairs { "bitwidths", "kv_bitwidths", "tensor_parallel", "pipeline_parallel" } do
+      support.raises("invalid_argument", name .. ": an empty list leaves no engine",
+        function() search { [name] = {} } end)
+    end
+  end)
+
   it("wants a rate for the objectives that serve one", function()
     support.raises("invalid_argument", "serves the traffic's own rate", function()
       search { objective = "cost", traffic = { prompt_tokens = 300, output_tokens = 40 } }
