@@ -87,10 +87,7 @@ function M.tuned_id(id)
 end
 
 --- The name as it was typed, where that is more than the name of the shape; else nil.
-function M.typed(model)
-  local ok, typed = pcall(function() return model.checkpoint end)
-  return ok and typed or nil
-end
+function M.typed(model) return model.checkpoint end
 
 local function squeezed(name) return (name:lower():gsub("^meta%-", ""):gsub("[^%w]", "")) end
 

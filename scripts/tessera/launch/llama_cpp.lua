@@ -167,6 +167,16 @@ local function limits_of(layout, engine)
   return limits
 end
 
+--- What its scripts export to choose GPUs of a node.
+function M.gpu_variables(engine, gpus)
+  local variables = {}
+  for _, line in ipairs(backend_of(engine).choose) do
+    local name, value = line:format(table.concat(gpus, ",")):match "^export ([%w_]+)=(%S+)"
+    variables[name] = value
+  end
+  return variables
+end
+
 --- Options of the engine that its commands are read back by.
 function M.expected(_, engine)
   local cache = cache_types[engine.kv_bitwidth]

@@ -106,7 +106,10 @@ local function read_node(folder, runtime, layout, index, rank)
   local node = { words = words, options = options_of(words or {}), variables = variables }
   local options, expected_variables = runtime.expected(layout, layout.engines[index])
   if not words then options, expected_variables = {}, {} end
-  expected_variables.CUDA_VISIBLE_DEVICES = table.concat(layouts.spans(layout.engines[index])[rank + 1].gpus, ",")
+  local engine = layout.engines[index]
+  for variable, value in pairs(runtime.gpu_variables(engine, layouts.spans(engine)[rank + 1].gpus)) do
+    expected_variables[variable] = value
+  end
   return node, difference(name, node.options, options, "option")
     or difference(name, variables, expected_variables, "variable")
 end

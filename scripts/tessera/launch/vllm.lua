@@ -185,6 +185,9 @@ local function limits_of(layout, engine, with_ray)
   return limits
 end
 
+--- What its scripts export to choose GPUs of a node.
+function M.gpu_variables(_, gpus) return { CUDA_VISIBLE_DEVICES = table.concat(gpus, ",") } end
+
 --- Limits of the servers, one for each engine.
 function M.limits(layout, version) return server_limits.of(layout, version) end
 
