@@ -27,7 +27,7 @@ local function card(schedule, changes)
 end
 
 -- Serves with a scheduler that schedules whoever it can, and calls `look` before.
-local function watching(look)
+local function watching(look, changes, requests)
   ts.register_scheduler(card(function(view)
     look(view)
     for i = 1, view.num_running do
@@ -39,8 +39,8 @@ local function watching(look)
       local r = view:waiting(i)
       if view:schedule(r, math.min(r.left_tokens, view.tokens_left)) == 0 then return end
     end
-  end))
-  return serve("mine", { kv_blocks = 4000 })
+  end, changes))
+  return serve("mine", { kv_blocks = 4000 }, requests)
 end
 
 describe("ts.register_scheduler", function()
@@ -73,6 +73,24 @@ describe("ts.register_scheduler", function()
     assert.equal(serve("micro_batches", beside).ttft_s.mean, inside.ttft_s.mean)
     assert.is_true(serve("micro_batches").ttft_s.mean ~= inside.ttft_s.mean)
     raises("invalid_argument", "chunk_tokens is given twice", function() serve(cut, { chunk_tokens = 9 }) end)
+  end)
+
+  it("are told of requests that leave before their end", function()
+    local gone = {}
+    local served = watching(function() end, { removed = function(request, opt)
+      gone[#gone + 1] = request
+      assert.equal("table", type(opt))
+    end }, traffic { patience_s = 0.5 })
+    local cancelled = {}
+    for i, r in ipairs(served:requests()) do
+      if r.outcome == "cancelled" then cancelled[i - 1] = true end
+    end
+    assert.is_true(#gone > 3)
+    for _, request in ipairs(gone) do
+      assert.is_true(cancelled[request])
+      cancelled[request] = nil
+    end
+    assert.is_nil(next(cancelled))
   end)
 
   -- With one seat and all there from the start, the shortest first is what minimises the mean wait.

@@ -151,7 +151,7 @@ void decide_by(const lua_kit::LuaFunction& decide, DecisionView& view, ScriptDec
   decide.call(0, 0);
 }
 
-/// require("tessera.plugins.schedulers").bind(name, view): decide, every_step
+/// require("tessera.plugins.schedulers").bind(name, view): decide, every_step, removed or nil
 serving::ScriptPolicy bind(lua_State* L, const std::string& name) {
   const lua_kit::StackGuard guard(L);
   luaL_checkstack(L, 8, "a scheduler");
@@ -164,12 +164,19 @@ serving::ScriptPolicy bind(lua_State* L, const std::string& name) {
   DecisionView* view = new_view();
   lua_kit::push_text(L, name);
   lua_pushlightuserdata(L, view);
-  bind.call(2, 2);
-  auto decide = std::make_shared<lua_kit::LuaFunction>(L, -2, "scheduler");
+  bind.call(2, 3);
+  auto decide = std::make_shared<lua_kit::LuaFunction>(L, -3, "scheduler");
   serving::ScriptPolicy policy;
   policy.name = name;
-  policy.every_step = lua_toboolean(L, -1) != 0;
+  policy.every_step = lua_toboolean(L, -2) != 0;
   policy.decide = [decide, view](ScriptDecision& decision) { decide_by(*decide, *view, decision); };
+  if (!lua_isnil(L, -1)) {
+    auto removed = std::make_shared<lua_kit::LuaFunction>(L, -1, "scheduler");
+    policy.removed = [removed](std::int64_t request) {
+      lua_pushnumber(removed->state(), static_cast<double>(request));
+      removed->call(1, 0);
+    };
+  }
   return policy;
 }
 

@@ -131,6 +131,10 @@ class ScriptScheduler final : public Scheduler, public ScriptDecision {
   }
 
  private:
+  void removed(Slot slot) override {
+    if (policy_.removed) policy_.removed(sequence(slot).request);
+  }
+
   void schedule(Ticks now, Batch& batch) override {
     now_ = now;
     batch_ = &batch;

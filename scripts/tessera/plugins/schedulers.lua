@@ -23,6 +23,8 @@ M.register_scheduler = kind:form {
     { "schedule", "fun(view: tessera.SchedulerView, opt: table)", "Decides a step" },
     { "every_step", "boolean?", "Ask for every step. Otherwise a step in which all that run decode one token and "
       .. "nobody joins is taken to be decided alike until a request comes or ends, or blocks are short" },
+    { "removed", "fun(request: integer, opt: table)|nil", "A request (its number) leaves before its end, as its client "
+      .. "has gone: what was kept of it may go" },
   },
   options = "ts.engine.scheduler", options_doc = ": ts.engine { scheduler = { name =, ... } }",
   reserved = { name = "it names the scheduler; choose another name" },
@@ -74,11 +76,12 @@ function M.engine(given)
   return serving.engine(copy)
 end
 
---- What the engine calls for each step, and whether it wants every one.
+--- What the engine calls for each step, whether it wants every one, and what it calls for who leaves.
 function M.bind(name, address)
   if not bound[name] then kind:named(name, "scheduler") end
   local entry, opt, view = bound[name].entry, bound[name].opt, view_of(address)
-  return function() entry.schedule(view, opt) end, entry.every_step == true
+  local removed = entry.removed and function(request) entry.removed(request, opt) end
+  return function() entry.schedule(view, opt) end, entry.every_step == true, removed
 end
 
 return M

@@ -105,6 +105,9 @@ using DecideStep = std::function<void(ScriptDecision&)>;
 struct ScriptPolicy {
   std::string name;
   DecideStep decide;
+  /// Where it wants to know: a request leaves before its end (its client has gone), or loses its
+  /// blocks with the KV cache.
+  std::function<void(std::int64_t request)> removed = nullptr;
   /// Whether every step is asked for. Otherwise a step in which every running request decodes one
   /// token and nobody joins is taken to be decided alike until a request comes or ends, or blocks
   /// are short.
