@@ -75,7 +75,8 @@ DeploymentShape shape_of(const PoolOptions& pool) {
           .replicas = pool.replicas,
           .bitwidths = pool.bitwidths,
           .kv_bitwidth = pool.kv_bitwidth,
-          .role = pool.role};
+          .role = pool.role,
+          .stage_layers = pool.stage_layers};
 }
 
 std::vector<std::int32_t> bitwidths_of(const PlacedEngine& engine) {

@@ -7,7 +7,8 @@
 #include <utility>
 
 namespace tessera::solver {
-std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& cluster) {
+
+DeviceTypes device_types(const Cluster& cluster) {
   std::vector<std::shared_ptr<DeviceType>> types;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> on_nodes;
   for (const ClusterDevice& slot : cluster.devices) {
@@ -16,6 +17,7 @@ std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& clust
     if (type == types.end()) {
       type = types.insert(types.end(), std::make_shared<DeviceType>());
       (*type)->name = slot.device.name;
+      (*type)->types = {slot.device.name};
       (*type)->price_usd_per_h = slot.device.price_usd_per_h;
       (*type)->compute_capability = slot.device.compute_capability;
     }
@@ -24,6 +26,25 @@ std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& clust
     ++(*type)->count;
   }
   return {types.begin(), types.end()};
+}
+
+std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
+  auto all = std::make_shared<DeviceType>(*types.front());
+  std::optional<double> usd_per_h = 0;
+  for (const auto& type : types) {
+    if (type != types.front()) {
+      all->name += "+" + type->name;
+      all->types.push_back(type->name);
+      all->count += type->count;
+      all->widest = std::min(all->widest, type->widest);
+      all->compute_capability = std::min(all->compute_capability, type->compute_capability);
+    }
+    if (!type->price_usd_per_h) usd_per_h.reset();
+    if (usd_per_h) *usd_per_h += *type->price_usd_per_h * static_cast<double>(type->count);
+  }
+  all->price_usd_per_h.reset();
+  if (usd_per_h) all->price_usd_per_h = *usd_per_h / static_cast<double>(all->count);
+  return all;
 }
 
 std::optional<double> Configuration::usd_per_h(std::int64_t count) const {
@@ -53,7 +74,8 @@ DeploymentShape Configuration::placed(std::optional<std::int64_t> count, EngineR
           .bitwidths = {bitwidth},
           .kv_bitwidth = kv_bitwidth,
           .role = role,
-          .device = type->name};
+          .devices = type->types,
+          .stage_layers = stage_layers};
 }
 
 }  // namespace tessera::solver

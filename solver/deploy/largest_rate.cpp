@@ -78,20 +78,18 @@ class LargestRate final : public DeploymentObjective {
                                              const std::vector<BestOfType>& types) const override {
     std::vector<FoundDeployment> list;
     std::vector<DeploymentPart> together;
-    double rate_per_s = 0;
     for (const BestOfType& type : types) {
       for (const PricedPtr& c : type.best) {
         list.push_back({{{c, c->capacity}}, c->found, c->capacity, Scope::one_engine});
       }
-      if (type.best.empty()) continue;
+      if (type.best.empty() || type.best.front()->is_unlike()) continue;
       together.push_back({type.best.front(), type.best.front()->capacity});
-      rate_per_s += type.best.front()->total_per_s();
     }
-    if (together.size() < 2) return list;
-    const auto found = search.sustained(together, {.guess_per_s = rate_per_s,
-                                                   .residence_s = residence_of(together),
-                                                   .num_engines = num_engines(together)});
-    if (found) list.push_back({together, found});
+    add_together(search, together, list);
+    for (const BestOfType& type : types) {
+      if (type.best.empty() || !type.best.front()->is_unlike()) continue;
+      add_together(search, beside(type.best.front(), together), list);
+    }
     return list;
   }
 
@@ -124,6 +122,29 @@ class LargestRate final : public DeploymentObjective {
   }
 
  private:
+  /// The parts as one deployment, where there are several.
+  static void add_together(ServingSearch& search, const std::vector<DeploymentPart>& parts,
+                           std::vector<FoundDeployment>& list) {
+    if (parts.size() < 2) return;
+    double rate_per_s = 0;
+    for (const DeploymentPart& part : parts) rate_per_s += part.engine->total_per_s();
+    const auto found = search.sustained(parts, {.guess_per_s = rate_per_s,
+                                                .residence_s = residence_of(parts),
+                                                .num_engines = num_engines(parts)});
+    if (found) list.push_back({parts, found});
+  }
+
+  /// Pipelines over unlike devices, and engines on all devices of the types that they leave.
+  static std::vector<DeploymentPart> beside(const PricedPtr& unlike,
+                                            const std::vector<DeploymentPart>& others) {
+    std::vector<DeploymentPart> parts{{unlike, unlike->capacity}};
+    const std::vector<std::string>& taken = unlike->type->types;
+    std::copy_if(others.begin(), others.end(), std::back_inserter(parts), [&](const auto& part) {
+      return std::find(taken.begin(), taken.end(), part.engine->type->name) == taken.end();
+    });
+    return parts;
+  }
+
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.
   static std::optional<FoundDeployment> simulated(ServingSearch& search, const PoolPair& pools,
                                                   double guess_per_s, double least_per_s) {

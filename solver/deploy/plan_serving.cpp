@@ -63,8 +63,7 @@ Priced tuned(ServingSearch& search, Priced c) {
 }
 
 BestOfType best_of(ServingSearch& search, const DeploymentObjective& objective,
-                   const std::shared_ptr<const DeviceType>& type) {
-  const std::vector<Priced> all = priced_configurations(search, type);
+                   const std::vector<Priced>& all) {
   std::vector<Priced> alone;
   std::copy_if(all.begin(), all.end(), std::back_inserter(alone),
                [](const Priced& c) { return c->may_prefill && c->may_decode; });
@@ -86,8 +85,12 @@ std::unique_ptr<DeploymentObjective> objective_of(const ServingSearch& search, d
 std::vector<FoundDeployment> deployments(ServingSearch& search,
                                          const DeploymentObjective& objective) {
   std::vector<BestOfType> types;
-  for (const auto& type : search.types()) types.push_back(best_of(search, objective, type));
-  std::vector<FoundDeployment> found = objective.shared_phases(search, types);
+  for (const auto& type : search.types()) {
+    types.push_back(best_of(search, objective, priced_configurations(search, type)));
+  }
+  std::vector<BestOfType> all = types;
+  all.push_back(best_of(search, objective, unlike_configurations(search)));
+  std::vector<FoundDeployment> found = objective.shared_phases(search, all);
   if (search.request().disaggregated && search.lengths().output_tokens > 1) {
     for (FoundDeployment& pools : objective.pools(search, types)) found.push_back(std::move(pools));
   }
@@ -107,6 +110,7 @@ std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeploy
     part.engines = count;
     part.tensor_parallel = engine->tensor_parallel;
     part.pipeline_parallel = engine->pipeline_parallel;
+    part.stage_layers = engine->stage_layers;
     part.bitwidth = engine->bitwidth;
     part.kv_bitwidth = engine->kv_bitwidth;
     part.max_num_seqs = engine->max_num_seqs;

@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "tessera/core/cluster_part.h"
+#include "tessera/core/error.h"
+#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/solver/deploy/runtime_rules.h"
 #include "tessera/solver/deploy/step_mix.h"
 #include "tessera/solver/plan/launch_rules.h"
+#include "tessera/solver/serving/deployment_plans.h"
 
 namespace tessera::solver {
 namespace {
@@ -156,11 +162,10 @@ std::vector<std::int64_t> degrees_of(const ServingRequest& request, const Device
   return degrees;
 }
 
-}  // namespace
-
-std::vector<Priced> priced_configurations(ServingSearch& search,
-                                          const std::shared_ptr<const DeviceType>& type) {
-  std::vector<Priced> list;
+/// Every degree, bitwidth and KV cache on devices of a type.
+template <class Visit>
+void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceType>& type,
+                    const Visit& visit) {
   Configuration shape{.type = type};
   for (const std::int64_t degree : degrees_of(search.request(), *type)) {
     if (degree > type->widest) {
@@ -173,10 +178,94 @@ std::vector<Priced> priced_configurations(ServingSearch& search,
       shape.bitwidth = bitwidth;
       for (const std::int32_t kv_bitwidth : search.request().candidate_kv_bitwidths()) {
         shape.kv_bitwidth = kv_bitwidth;
-        add_stages(search, shape, list);
+        visit(shape);
       }
     }
   }
+}
+
+/// The layers that suit the mean request of the traffic, by as many of these together as fit; empty
+/// where engines of the shape are of one type, or unlike each other, or none fits.
+std::vector<std::int64_t> split_of(const ServingSearch& search, const Configuration& shape) {
+  const ServingRequest& request = search.request();
+  const auto all = try_place(*request.model, *request.cluster, {shape.placed()});
+  if (!all) return {};
+  const auto types_of = [](const PlacedEngine& engine) {
+    std::vector<std::string> types;
+    for (const PlacedStage& stage : engine.stages) types.push_back(stage.device);
+    return types;
+  };
+  const std::vector<std::string> types = types_of(all->engines.front());
+  const bool alike = std::all_of(all->engines.begin(), all->engines.end(),
+                                 [&](const auto& engine) { return types_of(engine) == types; });
+  if (!alike || std::set(types.begin(), types.end()).size() < shape.type->types.size()) return {};
+  auto engine = std::make_shared<PricedConfiguration>();
+  static_cast<Configuration&>(*engine) = shape;
+  const Cluster part = part_of(*request.cluster, search.place({{engine, 1}})->front());
+  const cost::PricingContext context = cost::pricing_context(*request.model, part, {shape.bitwidth},
+                                                             request.kernel_set, search.folders());
+  const Placement one = place(context.model, part, shape.placed(1));
+  Workload workload;
+  workload.prompt_tokens = std::max(1.0, search.lengths().prompt_tokens);
+  workload.output_tokens = std::max(1.0, search.lengths().output_tokens);
+  workload.max_prompt_tokens = static_cast<std::int64_t>(std::ceil(workload.prompt_tokens));
+  workload.max_output_tokens = static_cast<std::int64_t>(std::ceil(workload.output_tokens));
+  for (workload.batch_size = kSeats[0]; workload.batch_size >= 1; workload.batch_size /= 4) {
+    auto layers = balanced_layers(context, one, one.engines.front(), workload);
+    if (!layers.empty()) return layers;
+  }
+  return {};
+}
+
+/// As many equal pipelines as hold the model, over all groups of a degree.
+void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& list) {
+  const ServingRequest& request = search.request();
+  shape.pipeline_parallel = 1;
+  const std::int64_t groups = room_for(*request.cluster, shape.placed());
+  const auto& given = request.pipeline_parallel;
+  for (std::int64_t stages = 2; stages <= std::min(groups, request.model->num_layers); ++stages) {
+    if (groups % stages != 0) continue;
+    if (given && std::find(given->begin(), given->end(), stages) == given->end()) continue;
+    shape.pipeline_parallel = stages;
+    try {
+      shape.stage_layers.clear();
+      shape.stage_layers = split_of(search, shape);
+      if (!shape.stage_layers.empty() && add(search, shape, list)) return;
+    } catch (const Error& error) {  // as in ServingSearch::deploy
+      if (error.code() == ErrorCode::interrupted) throw;
+      search.refuse(shape.name(), error.message());
+      return;
+    }
+  }
+}
+
+void add_unlike(ServingSearch& search, const std::shared_ptr<const DeviceType>& types,
+                std::vector<Priced>& list) {
+  for_each_shape(search, types, [&](const Configuration& shape) {
+    if (kernel_obstacle(search.request().runtime, shape).empty()) add_cut(search, shape, list);
+  });
+}
+
+}  // namespace
+
+std::vector<Priced> priced_configurations(ServingSearch& search,
+                                          const std::shared_ptr<const DeviceType>& type) {
+  std::vector<Priced> list;
+  for_each_shape(search, type,
+                 [&](const Configuration& shape) { add_stages(search, shape, list); });
+  return list;
+}
+
+std::vector<Priced> unlike_configurations(ServingSearch& search) {
+  std::vector<Priced> list;
+  const DeviceTypes& types = search.types();
+  if (!search.request().unlike_devices) return list;
+  for (std::size_t a = 0; a < types.size(); ++a) {
+    for (std::size_t b = a + 1; b < types.size(); ++b) {
+      add_unlike(search, joined({types[a], types[b]}), list);
+    }
+  }
+  if (types.size() > 2) add_unlike(search, joined(types), list);
   return list;
 }
 

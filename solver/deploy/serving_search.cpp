@@ -84,6 +84,7 @@ PoolOptions ServingSearch::pool_of(const Configuration& configuration, std::int6
   pool.cluster = std::make_shared<Cluster>(part_of(*request_.cluster, devices));
   pool.tensor_parallel = configuration.tensor_parallel;
   pool.pipeline_parallel = configuration.pipeline_parallel;
+  pool.stage_layers = configuration.stage_layers;
   pool.replicas = count;
   pool.bitwidths = {configuration.bitwidth};
   pool.kv_bitwidth = configuration.kv_bitwidth;

@@ -202,7 +202,8 @@ class SmallestSet final : public DeploymentObjective {
                                                    double bar) const {
     std::vector<PricedPtr> engines;
     for (const BestOfType& type : types) {
-      if (!type.best.empty()) engines.push_back(type.best.front());
+      if (type.best.empty() || type.best.front()->is_unlike()) continue;
+      engines.push_back(type.best.front());
     }
     if (engines.size() < 2) return std::nullopt;
     for (const double factor : kTogether) {

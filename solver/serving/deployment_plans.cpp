@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/solver/instance/partition.h"
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/problem/quality_bound.h"
 #include "tessera/solver/serving/priced_engine.h"
@@ -63,17 +65,23 @@ Candidate candidate_of(const Instance& instance, const Placement& placement,
 }
 
 /// Of one engine, whose devices are given in the order of the cluster.
-PipelinePlan plan_of(const Problem& whole, const Placement& placement, const PlacedEngine& engine,
-                     const std::vector<std::size_t>& devices) {
-  Problem part = on_devices(whole, devices, 1);
+LoweredProblem part_of(const Problem& whole, const PlacedEngine& engine,
+                       const std::vector<std::size_t>& devices, std::int64_t batch_size) {
+  Problem part = on_devices(whole, devices, batch_size);
   BatchProblem& batch = *part.batch();
   const std::int64_t degree = engine.stages.front().degree();
   if (degree > 1) batch.mesh = even_mesh(batch.cluster, static_cast<std::int32_t>(degree));
-  const LoweredProblem problem{std::move(part)};
+  return LoweredProblem{std::move(part)};
+}
+
+PipelinePlan plan_of(const Problem& whole, const Placement& placement, const PlacedEngine& engine,
+                     const std::vector<std::size_t>& devices) {
+  const LoweredProblem problem = part_of(whole, engine, devices, 1);
   Candidate candidate = candidate_of(problem.instance(), placement, engine);
   if (const auto violation = find_violation(problem.instance(), candidate)) {
     refuse("deployment", "{} with tensor_parallel {} and pipeline_parallel {}: {}",
-           problem.batch()->model.name, degree, engine.stages.size(), violation->message);
+           problem.batch()->model.name, engine.stages.front().degree(), engine.stages.size(),
+           violation->message);
   }
   PlanResult result;
   result.status = SolveStatus::feasible;
@@ -91,9 +99,8 @@ std::vector<std::int32_t> bitwidths_of(const Placement& placement) {
   return {bitwidths.begin(), bitwidths.end()};
 }
 
-/// What such plans are of. Nothing is chosen by it, so its indicator tells no layers apart.
-Problem problem_of(const cost::PricingContext& context, const Placement& placement,
-                   const DataFolders& folders) {
+/// What such plans are of. No bitwidth is chosen by it, so its indicator tells no layers apart.
+Problem problem_of(const cost::PricingContext& context, const Placement& placement) {
   BatchProblem batch;
   static_cast<cost::PricingContext&>(batch) = context;
   batch.bitwidths = bitwidths_of(placement);
@@ -108,8 +115,23 @@ Problem problem_of(const cost::PricingContext& context, const Placement& placeme
   batch.indicator.omega.assign(batch.indicator.num_layers * batch.bitwidths.size(), 0);
   Problem problem;
   problem.given = std::move(batch);
+  return problem;
+}
+
+Problem with_quality(Problem problem, const DataFolders& folders) {
   set_quality(problem, folders);
   return problem;
+}
+
+/// In the order of the cluster.
+std::vector<std::size_t> devices_of(const Placement& placement, const PlacedEngine& engine,
+                                    const Cluster& cluster) {
+  std::vector<std::size_t> devices;
+  for (const auto& members : stage_devices(placement, engine, cluster)) {
+    devices.insert(devices.end(), members.begin(), members.end());
+  }
+  std::sort(devices.begin(), devices.end());
+  return devices;
 }
 
 std::vector<PipelinePlan> plans_of(const Problem& problem, const Placement& placement) {
@@ -117,11 +139,7 @@ std::vector<PipelinePlan> plans_of(const Problem& problem, const Placement& plac
   const Cluster& cluster = problem.batch()->cluster;
   std::map<std::vector<std::string>, std::size_t> known;  // replicas on the same nodes are alike
   for (const PlacedEngine& engine : placement.engines) {
-    std::vector<std::size_t> devices;
-    for (const auto& members : stage_devices(placement, engine, cluster)) {
-      devices.insert(devices.end(), members.begin(), members.end());
-    }
-    std::sort(devices.begin(), devices.end());
+    const std::vector<std::size_t> devices = devices_of(placement, engine, cluster);
     const auto [it, fresh] = known.try_emplace(group_names(placement, engine), plans.size());
     plans.push_back(fresh ? plan_of(problem, placement, engine, devices) : plans[it->second]);
     plans.back().devices.emplace(devices.begin(), devices.end());
@@ -131,14 +149,30 @@ std::vector<PipelinePlan> plans_of(const Problem& problem, const Placement& plac
 
 }  // namespace
 
+std::vector<std::int64_t> balanced_layers(const cost::PricingContext& context,
+                                          const Placement& placement, const PlacedEngine& engine,
+                                          const Workload& workload) {
+  Problem whole = problem_of(context, placement);
+  whole.batch()->workload = workload;
+  const LoweredProblem problem =
+      part_of(whole, engine, devices_of(placement, engine, context.cluster), workload.batch_size);
+  const Instance& instance = problem.instance();
+  const auto order = order_from_names(instance, group_names(placement, engine));
+  const std::int64_t size =
+      ceil_div(workload.batch_size, static_cast<std::int64_t>(engine.stages.size()));
+  const auto counts = balanced_partition(instance, order, 0, size, size, BalancedPhase::both);
+  if (!counts) return {};
+  return {counts->begin(), counts->end()};
+}
+
 std::vector<PipelinePlan> deployment_plans(const cost::PricingContext& context,
                                            const Placement& placement, const DataFolders& folders) {
-  return plans_of(problem_of(context, placement, folders), placement);
+  return plans_of(with_quality(problem_of(context, placement), folders), placement);
 }
 
 Plan deployment_plan(const cost::PricingContext& context, const Placement& placement,
                      const DataFolders& folders) {
-  const Problem problem = problem_of(context, placement, folders);
+  const Problem problem = with_quality(problem_of(context, placement), folders);
   std::vector<PipelinePlan> plans = plans_of(problem, placement);
   if (plans.size() == 1 && plans[0].devices->size() == context.cluster.devices.size()) {
     plans[0].devices.reset();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "tessera/core/error.h"
@@ -15,6 +16,11 @@ namespace {
 using Group = std::vector<std::size_t>;  ///< devices of one tensor-parallel group
 using Pipeline = std::vector<Group>;
 
+bool is_for(const DeploymentShape& shape, const Device& device) {
+  const auto& types = shape.devices;
+  return types.empty() || std::find(types.begin(), types.end(), device.name) != types.end();
+}
+
 /// Groups of consecutive devices of a type on a node, by node, of those that are not used.
 std::vector<std::vector<Group>> groups_of(const Cluster& cluster, const DeploymentShape& shape,
                                           const std::vector<bool>& used) {
@@ -22,7 +28,7 @@ std::vector<std::vector<Group>> groups_of(const Cluster& cluster, const Deployme
   std::map<std::pair<std::size_t, std::string>, Group> open;
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
     const ClusterDevice& slot = cluster.devices[i];
-    if (used[i] || (!shape.device.empty() && slot.device.name != shape.device)) continue;
+    if (used[i] || !is_for(shape, slot.device)) continue;
     Group& group = open[{slot.node_index, slot.device.name}];
     group.push_back(i);
     if (std::ssize(group) < shape.tensor_parallel) continue;
@@ -81,6 +87,15 @@ void check_shape(const ModelShape& model, const DeploymentShape& shape) {
     refuse("bitwidth", "give one for all, or one for each of the {} layers of {}; there are {}",
            model.num_layers, model.name, shape.bitwidths.size());
   }
+  const auto& layers = shape.stage_layers;
+  const bool is_split =
+      std::ssize(layers) == shape.pipeline_parallel &&
+      *std::min_element(layers.begin(), layers.end()) >= 1 &&
+      std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) == model.num_layers;
+  if (!layers.empty() && !is_split) {
+    refuse("stage_layers", "give {} stages at least a layer each of the {} of {}; there are {}",
+           shape.pipeline_parallel, model.num_layers, model.name, fmt::join(layers, ", "));
+  }
 }
 
 PlacedEngine engine_of(const ModelShape& model, const Cluster& cluster,
@@ -89,7 +104,9 @@ PlacedEngine engine_of(const ModelShape& model, const Cluster& cluster,
   PlacedEngine engine;
   engine.role = shape.role;
   engine.kv_bitwidth = shape.kv_bitwidth;
-  const auto layers = vllm_layer_split(model.num_layers, shape.pipeline_parallel);
+  const auto layers = shape.stage_layers.empty()
+                          ? vllm_layer_split(model.num_layers, shape.pipeline_parallel)
+                          : shape.stage_layers;
   std::int64_t next = 0;
   for (std::size_t k = 0; k < pipeline.size(); ++k) {
     PlacedStage& stage = engine.stages.emplace_back();

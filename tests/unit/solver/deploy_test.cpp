@@ -219,6 +219,47 @@ TEST(PlanServing, ListsFirstWhatWasSimulatedWholeAndKeepsToTheSlo) {
   }
 }
 
+// 65 GB of weights: more than either device has room for.
+TEST(PlanServing, PipelinesOverUnlikeDevicesServeWhatNoTypeHolds) {
+  ServingRequest request = request_of("(1xL40S+1xA100-40G)", ServingGoal::rate);
+  request.model = shipped("qwen2.5-32b");
+  request.bitwidths = {16};
+  request.slos = {slo_of(5, 0.3)};
+  request.unlike_devices = false;
+  EXPECT_TRUE(plan_serving(request, folders()).rows.empty());
+  request.unlike_devices = true;
+  for (const ServingGoal goal : {ServingGoal::rate, ServingGoal::gpus}) {
+    request.objective = goal;
+    std::get<serving::TrafficOptions>(request.traffic).rate_per_s = 0.3;
+    const ServingPlans plans = plan_serving(request, folders());
+    ASSERT_FALSE(plans.rows.empty()) << plans.why_none;
+    const ServingPart& part = plans.rows.front().parts.front();
+    EXPECT_EQ(part.device, "L40S+A100-40G");
+    ASSERT_EQ(part.stage_layers.size(), 2U);
+    EXPECT_EQ(part.stage_layers[0] + part.stage_layers[1], request.model->num_layers);
+    const Placement& placement = plans.rows.front().deployment->placement.value();
+    EXPECT_EQ(placement.engines.front().stages[0].num_layers, part.stage_layers[0]);
+    EXPECT_EQ(part.devices, (std::vector<std::int64_t>{0, 1}));
+  }
+}
+
+TEST(PlanServing, PipelinesOverUnlikeDevicesLowerNoRate) {
+  for (const char* cluster : {"(1xA100-40G+2xT4-16G)", "2xA100-40G+2xL4", "2x(1xL4+1xT4-16G)",
+                              "1xL4+1xT4-16G+1xV100-32G"}) {
+    for (const ServingRuntime runtime : {ServingRuntime::vllm, ServingRuntime::tessera}) {
+      ServingRequest request = request_of(cluster, ServingGoal::rate);
+      request.runtime = runtime;
+      request.disaggregated = false;
+      const auto rate = [&](bool unlike_devices) {
+        request.unlike_devices = unlike_devices;
+        const ServingPlans plans = plan_serving(request, folders());
+        return plans.rows.empty() ? 0 : plans.rows.front().rate_per_s;
+      };
+      EXPECT_GE(rate(true), (1 - kKnownTo) * rate(false)) << cluster;
+    }
+  }
+}
+
 TEST(PlanServing, KeepsABoundOnQuality) {
   ServingRequest request = request_of("2xL4", ServingGoal::rate);
   request.quality.max_perplexity_increase = 0.02;

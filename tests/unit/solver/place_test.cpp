@@ -40,7 +40,8 @@ std::int64_t slow_room(const Cluster& cluster, const DeploymentShape& shape) {
   for (const auto& [node, by_type] : counts) {
     std::int64_t groups = 0;
     for (const auto& [type, count] : by_type) {
-      if (shape.device.empty() || type == shape.device) groups += count / shape.tensor_parallel;
+      if (shape.devices.empty() || type == shape.devices.front())
+        groups += count / shape.tensor_parallel;
     }
     engines += groups / shape.pipeline_parallel;
     rest += groups % shape.pipeline_parallel;
@@ -56,7 +57,7 @@ void expect_sound(const Placement& placement, const Cluster& cluster,
     ASSERT_EQ(std::ssize(engine.stages), shape.pipeline_parallel);
     for (const PlacedStage& stage : engine.stages) {
       EXPECT_EQ(stage.degree(), shape.tensor_parallel);
-      EXPECT_TRUE(shape.device.empty() || stage.device == shape.device);
+      EXPECT_TRUE(shape.devices.empty() || stage.device == shape.devices.front());
     }
     for (const auto& members : stage_devices(placement, engine, cluster)) {
       EXPECT_TRUE(std::is_sorted(members.begin(), members.end()));
@@ -77,7 +78,7 @@ TEST(Place, FindsAllTheRoomOfRandomClusters) {
     shape.tensor_parallel = std::int64_t{1} << random() % 3;
     shape.pipeline_parallel = 1 + static_cast<std::int64_t>(random() % 3);
     shape.role = random() % 2 == 0 ? EngineRole::mixed : EngineRole::decode;
-    if (random() % 2 == 0) shape.device = "large";
+    if (random() % 2 == 0) shape.devices = {"large"};
     const std::int64_t room = slow_room(cluster, shape);
     EXPECT_EQ(room_for(cluster, shape), room);
     const auto all = try_place(model, cluster, {shape});
@@ -92,6 +93,22 @@ TEST(Place, FindsAllTheRoomOfRandomClusters) {
     ASSERT_TRUE(some);
     // Fewer engines are the first of all of them.
     EXPECT_TRUE(std::equal(some->engines.begin(), some->engines.end(), all->engines.begin()));
+  }
+}
+
+TEST(Place, SplitsLayersAsItIsTold) {
+  const ModelShape model = test::opt("small", 6, 1024, 16);
+  std::mt19937 random(1);
+  Cluster cluster = random_cluster(random);
+  while (cluster.devices.size() < 2) cluster = random_cluster(random);
+  DeploymentShape shape{.pipeline_parallel = 2, .replicas = 1, .stage_layers = {5, 1}};
+  const Placement placement = place(model, cluster, shape);
+  EXPECT_EQ(placement.engines[0].stages[0].num_layers, 5);
+  EXPECT_EQ(placement.engines[0].stages[1].first_layer, 5);
+  for (const std::vector<std::int64_t>& wrong :
+       {std::vector<std::int64_t>{6, 0}, {6}, {3, 2}, {2, 2, 2}}) {
+    shape.stage_layers = wrong;
+    EXPECT_THROW(try_place(model, cluster, {shape}), Error);
   }
 }
 

@@ -34,6 +34,7 @@ struct PoolOptions {
   std::shared_ptr<const ModelShape> model;
   std::shared_ptr<const Cluster> cluster;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  std::vector<std::int64_t> stage_layers;  ///< empty: as vLLM spreads them
   std::optional<std::int64_t> replicas;
   std::vector<std::int32_t> bitwidths = {16};  ///< of all layers, or of each
   std::int32_t kv_bitwidth = 16;
@@ -131,6 +132,13 @@ struct Fields<solver::PoolOptions> {
                                     .max = 4096,
                                     .in_file = InFile::when_set,
                                     .as_option = AsOption::defaulted}),
+      field<&P::stage_layers>({.name = "stage_layers",
+                               .doc = "Layers of each stage; left out: spread as vLLM does",
+                               .unit = "layers",
+                               .min = 1,
+                               .max = 1e6,
+                               .in_file = InFile::when_set,
+                               .as_option = AsOption::plain}),
       field<&P::replicas>({.name = "replicas",
                            .doc = "Engines; left out: as many as there are devices for, without a "
                                   "model 1",

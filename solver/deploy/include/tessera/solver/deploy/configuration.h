@@ -9,29 +9,39 @@
 #include "tessera/core/cluster.h"
 #include "tessera/solver/serving/place.h"
 
-/// What an engine may be: a shape on devices of one type, with bitwidths and limits.
+/// What an engine may be: a shape on devices of one type, or a pipeline over unlike ones, with
+/// bitwidths and limits.
 namespace tessera::solver {
 
-/// The devices of a cluster that are of one type.
+/// The devices of a cluster that are of one type, or of several for pipelines over them.
 struct DeviceType {
-  std::string name;
+  std::string name;  ///< "A100-40G+T4-16G" of several
+  std::vector<std::string> types;
   std::int64_t count = 0;
-  std::int64_t widest = 0;  ///< most devices on one node
+  std::int64_t widest = 0;  ///< most devices of a type on one node; of several the least of them
   std::optional<double> price_usd_per_h;
   double compute_capability = 0;
 };
 
+using DeviceTypes = std::vector<std::shared_ptr<const DeviceType>>;
+
 /// In the order in which they appear.
-std::vector<std::shared_ptr<const DeviceType>> device_types(const Cluster& cluster);
+DeviceTypes device_types(const Cluster& cluster);
+
+/// Several as one. A device costs what they do on average.
+std::shared_ptr<const DeviceType> joined(const DeviceTypes& types);
 
 /// An engine that may be. A plain value: whoever looks for deployments prices, compares and counts
 /// these, whatever the objective.
 struct Configuration {
   std::shared_ptr<const DeviceType> type;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  /// Of each stage, where devices are unlike; empty: as vLLM spreads them.
+  std::vector<std::int64_t> stage_layers = {};
   std::int32_t bitwidth = 16, kv_bitwidth = 16;
   std::int64_t max_num_seqs = 256, max_num_batched_tokens = 8192;
 
+  bool is_unlike() const { return type->types.size() > 1; }
   std::int64_t gpus() const { return tensor_parallel * pipeline_parallel; }
   /// Money for `count` engines (USD/h); absent without a price.
   std::optional<double> usd_per_h(std::int64_t count) const;

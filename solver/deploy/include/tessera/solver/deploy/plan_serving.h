@@ -21,6 +21,7 @@ struct ServingPart {
   serving::Role role = serving::Role::mixed;
   std::string device;
   std::int64_t engines = 1, tensor_parallel = 1, pipeline_parallel = 1;
+  std::vector<std::int64_t> stage_layers;  ///< empty: as vLLM spreads them
   std::int32_t bitwidth = 16, kv_bitwidth = 16;
   std::int64_t max_num_seqs = 0, max_num_batched_tokens = 0;
   bool enable_prefix_caching = false;
@@ -99,10 +100,12 @@ struct Fields<solver::ServingPart> {
   using P = solver::ServingPart;
   static constexpr auto list = std::tuple{
       field<&P::role>({.name = "role", .doc = "mixed, prefill or decode"}),
-      field<&P::device>({.name = "device", .doc = "Type"}),
+      field<&P::device>({.name = "device", .doc = "Type, or several joined by +"}),
       field<&P::engines>({.name = "engines", .doc = "How many"}),
       field<&P::tensor_parallel>({.name = "tensor_parallel", .doc = "Devices of a stage"}),
       field<&P::pipeline_parallel>({.name = "pipeline_parallel", .doc = "Stages"}),
+      field<&P::stage_layers>(
+          {.name = "stage_layers", .doc = "Layers of each stage; empty: spread as vLLM does"}),
       field<&P::bitwidth>({.name = "bitwidth", .doc = "Of the weights", .unit = "bits"}),
       field<&P::kv_bitwidth>({.name = "kv_bitwidth", .doc = "Of the KV cache", .unit = "bits"})};
 };

@@ -57,6 +57,7 @@ struct ServingRequest {
   std::optional<std::vector<std::int64_t>> tensor_parallel;
   std::optional<std::vector<std::int64_t>> pipeline_parallel;
   bool disaggregated = true;
+  bool unlike_devices = true;
   serving::RouterOptions router{.name = "least_requests"};
   serving::MakeRouter make_router = serving::make_router;
   serving::MakeScheduler make_scheduler = serving::Replica::make_scheduler_of_engine;
@@ -172,6 +173,11 @@ struct Fields<solver::ServingRequest> {
       field<&R::disaggregated, NotInFiles>(
           {.name = "disaggregated",
            .doc = "Look at pools of prefill and decode engines too",
+           .as_option = AsOption::defaulted}),
+      field<&R::unlike_devices, NotInFiles>(
+          {.name = "unlike_devices",
+           .doc = "Look at pipelines over devices of several types too, their layers split by what "
+                  "the devices take",
            .as_option = AsOption::defaulted}),
       field<&R::router, NotInFiles>({.name = "router",
                                      .doc = "As for ts.deployment",

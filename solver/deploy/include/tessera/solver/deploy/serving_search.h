@@ -82,7 +82,8 @@ class ServingSearch {
   ServingSearch(const ServingRequest& request, const DataFolders& folders, std::string path);
 
   const ServingRequest& request() const { return request_; }
-  const std::vector<std::shared_ptr<const DeviceType>>& types() const { return types_; }
+  const DataFolders& folders() const { return folders_; }
+  const DeviceTypes& types() const { return types_; }
   const std::shared_ptr<SearchTraffic>& traffic() const { return traffic_; }
   const MeanLengths& lengths() const { return traffic_->lengths(); }
   double ttft_limit_s() const { return ttft_limit_s_; }
@@ -125,7 +126,7 @@ class ServingSearch {
 
   const ServingRequest& request_;
   const DataFolders& folders_;
-  std::vector<std::shared_ptr<const DeviceType>> types_;
+  DeviceTypes types_;
   std::shared_ptr<SearchTraffic> traffic_;
   double ttft_limit_s_ = 0, tpot_limit_s_ = 0;
   std::shared_ptr<cost::PriceCache> prices_ = std::make_shared<cost::PriceCache>();

@@ -20,7 +20,9 @@ struct DeploymentShape {
   std::vector<std::int32_t> bitwidths = {16};  ///< of all layers, or of each
   std::int32_t kv_bitwidth = 16;
   EngineRole role = EngineRole::mixed;
-  std::string device = {};  ///< the type that it is for; empty: any
+  std::vector<std::string> devices = {};  ///< the types that it is for; empty: any
+  /// Of each stage; empty: as vLLM spreads them.
+  std::vector<std::int64_t> stage_layers = {};
 };
 
 /// Layers of each stage as vLLM spreads them: evenly, the rest one each from the stage before the
@@ -32,7 +34,8 @@ std::vector<std::int64_t> vllm_layer_split(std::int64_t num_layers, std::int64_t
 /// they go, then of what nodes leave over.
 /// @return nothing where there are too few devices
 /// @throws Error{invalid_argument | out_of_range} naming the field: a degree that does not cut the
-/// model, more stages than layers, bitwidths that are neither one nor one for each layer
+/// model, more stages than layers, bitwidths that are neither one nor one for each layer, layers of
+/// stages that are not all layers
 std::optional<Placement> try_place(const ModelShape& model, const Cluster& cluster,
                                    const std::vector<DeploymentShape>& shapes);
 
