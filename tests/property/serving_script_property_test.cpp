@@ -91,10 +91,11 @@ TEST(ScriptScheduler, HoldsAgainstARandomPolicy) {
     Rng rng(seed);
     const auto policy = std::make_shared<RandomPolicy>(RandomPolicy{Rng(seed + 1)});
     const EngineOptions options = engine(rng);
-    Driver driver(
-        make_script_scheduler(options, cache(rng),
-                              {"outside", [=](ScriptDecision& d) { (*policy)(d); }, true}),
-        random_traffic(rng));
+    Driver driver(make_script_scheduler(options, cache(rng),
+                                        {.name = "outside",
+                                         .decide = [=](ScriptDecision& d) { (*policy)(d); },
+                                         .every_step = true}),
+                  random_traffic(rng));
     driver.depth = rng.integer(1, 3);
     for (int i = 0; i < 400 && !driver.done(); ++i) {
       ASSERT_NO_THROW(driver.advance());  // checks the scheduler
@@ -140,7 +141,8 @@ TEST(ScriptScheduler, DecidesAsTheEngineDoesByTheSameRule) {
     EngineOptions own = options;
     own.scheduler = "vllm_v1";
     Driver engine_driver(make_scheduler(own, kv), requests);
-    Driver script(make_script_scheduler(options, kv, {"outside", first_come, false}), requests);
+    Driver script(make_script_scheduler(options, kv, {.name = "outside", .decide = first_come}),
+                  requests);
     script.skips = seed % 3 == 0;
     engine_driver.run();
     script.run();
@@ -156,8 +158,9 @@ TEST(ScriptScheduler, SaysWhatIsWrong) {
   kv.num_blocks = 10;
   const auto refused = [&](const std::vector<std::string>& parts,
                            const std::function<void(ScriptDecision&)>& decide) {
-    Driver driver(make_script_scheduler(options, kv, {"mine", decide, true}),
-                  {{.prompt_tokens = 30, .output_tokens = 5}, {.prompt_tokens = 3}});
+    Driver driver(
+        make_script_scheduler(options, kv, {.name = "mine", .decide = decide, .every_step = true}),
+        {{.prompt_tokens = 30, .output_tokens = 5}, {.prompt_tokens = 3}});
     test::expect_error(ErrorCode::invalid_argument, parts, [&] { driver.advance(); });
   };
   refused({"scheduler 'mine'", "request 0", "30 tokens; 20 of 20 are left"},
