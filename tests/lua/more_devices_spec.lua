@@ -7,7 +7,8 @@ math.randomseed(seed)
 
 local function one_of(list) return list[math.random(#list)] end
 
-local types = { "T4-16G", "V100-32G", "L4", "A100-40G", "A100-80G", "RTX-3090", "RTX-4090", "H200-141G", "P100-12G" }
+local types = { "T4-16G", "V100-32G", "L4", "A100-40G", "A100-80G", "RTX-3090", "RTX-4090", "H200-141G", "P100-12G",
+  "MI300X" }
 
 -- One to three nodes of one to three devices of a type.
 local function draw_cluster()
@@ -30,19 +31,22 @@ local function with_one_more(cluster)
   return more
 end
 
--- A cluster without any device that vLLM runs on is priced by other kernels than the same with one.
-local function has_p100(cluster)
+-- Devices that vLLM's kernels do not run on.
+local apart = { ["P100-12G"] = true, MI300X = true }
+
+-- Kernel sets of every device: auto is each device's own.
+local function draw_kernel_set(cluster)
   for _, entry in ipairs(cluster) do
-    if entry[1] == "P100-12G" then return true end
+    if apart[entry[1]] then return "auto" end
   end
-  return false
+  return one_of { "auto", "auto", "vllm", "modern" }
 end
 
 local function draw()
   local cluster = draw_cluster()
   return {
     model = one_of { "opt-1.3b", "opt-6.7b", "llama-3.1-8b", "opt-13b" }, cluster = cluster,
-    kernel_set = has_p100(cluster) and "tessera" or one_of { "auto", "auto", "vllm", "modern" },
+    kernel_set = draw_kernel_set(cluster),
     workload = { prompt_tokens = one_of { 64, 512 }, output_tokens = one_of { 8, 100 },
       batch_size = one_of { 1, 6, 16 } },
     theta = one_of { 0, 1 },

@@ -51,6 +51,26 @@ std::vector<KernelSet> ranked_sets(const DataFolders& folders) {
   return sets;
 }
 
+/// Of the runtime that is preferred for these devices, the sets that the same profiles price.
+std::vector<KernelSet> preferred(const std::vector<KernelSet>& sets,
+                                 const std::vector<Device>& devices,
+                                 const std::vector<std::int32_t>& bitwidths,
+                                 std::string_view runtime) {
+  const auto first_of = [&](std::string_view wanted) {
+    return std::find_if(sets.begin(), sets.end(), [&](const KernelSet& set) {
+      return (wanted.empty() || set.runtime == wanted) && has_kernel(set, devices, bitwidths);
+    });
+  };
+  auto best = first_of(runtime);
+  if (best == sets.end()) best = first_of({});
+  std::vector<KernelSet> alike;
+  if (best == sets.end()) return alike;
+  std::copy_if(best, sets.end(), std::back_inserter(alike), [&](const KernelSet& set) {
+    return set.runtime == best->runtime && set.profile_set() == best->profile_set();
+  });
+  return alike;
+}
+
 [[noreturn]] void refuse_devices(const std::vector<Device>& devices) {
   std::vector<std::string> names;
   for (const Device& device : devices) {
@@ -71,19 +91,17 @@ std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& device
                                                std::string_view runtime,
                                                const DataFolders& folders) {
   const std::vector<KernelSet> sets = ranked_sets(folders);
-  const auto first_of = [&](std::string_view wanted) {
-    return std::find_if(sets.begin(), sets.end(), [&](const KernelSet& set) {
-      return (wanted.empty() || set.runtime == wanted) && has_kernel(set, devices, bitwidths);
-    });
-  };
-  auto best = first_of(runtime);
-  if (best == sets.end()) best = first_of({});
-  if (best == sets.end()) refuse_devices(devices);
-  std::vector<KernelSet> alike;
-  std::copy_if(best, sets.end(), std::back_inserter(alike), [&](const KernelSet& set) {
-    return set.runtime == best->runtime && set.profile_set() == best->profile_set();
-  });
-  return needed_kernel_sets(alike, devices, bitwidths);
+  std::vector<KernelSet> list = preferred(sets, devices, bitwidths, runtime);
+  if (list.empty()) refuse_devices(devices);
+  for (const Device& device : devices) {
+    for (KernelSet& own : preferred(sets, {device}, bitwidths, runtime)) {
+      if (!runtime.empty() && own.runtime != list.front().runtime) continue;
+      const bool is_there = std::any_of(
+          list.begin(), list.end(), [&](const KernelSet& other) { return other.name == own.name; });
+      if (!is_there) list.push_back(std::move(own));
+    }
+  }
+  return needed_kernel_sets(list, devices, bitwidths);
 }
 
 std::vector<KernelSet> needed_kernel_sets(const std::vector<KernelSet>& sets,

@@ -15,8 +15,9 @@ inline constexpr std::string_view kAutoKernelSet = "auto";
 
 /// The kernel sets among which a plan for these devices is to be looked for, the best first: of the
 /// public runtime that is preferred (KernelSet::auto_rank) and has a kernel for some of the
-/// bitwidths on some of the devices, those that are priced by the same profiles, without those that
-/// `needed_kernel_sets` leaves out. Never empty.
+/// bitwidths on some of the devices, those that are priced by the same profiles; then those that
+/// each type of device would have alone, so that a device more takes no plan away; without those
+/// that `needed_kernel_sets` leaves out. Never empty.
 /// @param runtime where not empty, only sets of this runtime are looked at, where one has a kernel
 /// @throws Error{unsupported} where no set has a kernel on any of the devices
 std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& devices,
