@@ -115,7 +115,7 @@ Replica replica_of(const PricedEngine& priced, const PoolOptions& pool,
   if (engine.max_model_len == 0) engine.max_model_len = model.max_context_tokens;
   const KvCapacity capacity = kv_capacity(priced, engine);
   replica.kv_blocks = pool.kv_blocks.value_or(engine.kv_blocks.value_or(capacity.blocks));
-  if (replica.kv_blocks <= 0) refuse(path, "{}", capacity.why_not);
+  if (replica.kv_blocks <= 0) throw DoesNotFit(path, capacity.why_not, capacity.missing_bytes);
   decide_ahead(engine, priced, path);
   replica.name = name_of_engine(priced);
   replica.kv_bytes_per_token = model.kv_bytes_per_token(kv_bitwidth_of(priced, engine));

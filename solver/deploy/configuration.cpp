@@ -30,7 +30,7 @@ DeviceTypes device_types(const Cluster& cluster) {
 
 std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
   auto all = std::make_shared<DeviceType>(*types.front());
-  std::optional<double> usd_per_h = 0;
+  double usd_per_h = 0;
   for (const auto& type : types) {
     if (type != types.front()) {
       all->name += "+" + type->name;
@@ -39,11 +39,12 @@ std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
       all->widest = std::min(all->widest, type->widest);
       all->compute_capability = std::min(all->compute_capability, type->compute_capability);
     }
-    if (!type->price_usd_per_h) usd_per_h.reset();
-    if (usd_per_h) *usd_per_h += *type->price_usd_per_h * static_cast<double>(type->count);
+    usd_per_h += type->price_usd_per_h.value_or(0) * static_cast<double>(type->count);
   }
-  all->price_usd_per_h.reset();
-  if (usd_per_h) all->price_usd_per_h = *usd_per_h / static_cast<double>(all->count);
+  all->price_usd_per_h = usd_per_h / static_cast<double>(all->count);
+  if (std::any_of(types.begin(), types.end(), [](const auto& t) { return !t->price_usd_per_h; })) {
+    all->price_usd_per_h.reset();
+  }
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,26 @@ namespace {
 constexpr std::int64_t kPoolTries = 4;  // pools that are simulated, for each type of device
 constexpr std::size_t kRatios = 3;      // of the same two configurations
 constexpr double kAlike = 1.08;         // times another, an estimate that is as good
+constexpr std::size_t kMostTypes = 5;   // that are put beside each other, in every set
+constexpr double kTogether = 1.1;       // times what each does alone, about what they do together
 constexpr double kPoolShare = 0.5;      // of the requests, for pools
+
+/// The best engines of several types, and what they promise alone.
+struct TypesTogether {
+  std::vector<DeploymentPart> parts;
+  double promise_per_s = 0;
+};
+
+/// Whether no two take devices of the same type.
+bool are_apart(const std::vector<DeploymentPart>& parts) {
+  std::set<std::string> types;
+  for (const DeploymentPart& part : parts) {
+    for (const std::string& type : part.engine->type->types) {
+      if (!types.insert(type).second) return false;
+    }
+  }
+  return true;
+}
 
 /// The best ratios about the balance of the bounds, or with all that is left where the balance has
 /// no room.
@@ -77,18 +97,13 @@ class LargestRate final : public DeploymentObjective {
   std::vector<FoundDeployment> shared_phases(ServingSearch& search,
                                              const std::vector<BestOfType>& types) const override {
     std::vector<FoundDeployment> list;
-    std::vector<DeploymentPart> together;
     for (const BestOfType& type : types) {
       for (const PricedPtr& c : type.best) {
         list.push_back({{{c, c->capacity}}, c->found, c->capacity, Scope::one_engine});
       }
-      if (type.best.empty() || type.best.front()->is_unlike()) continue;
-      together.push_back({type.best.front(), type.best.front()->capacity});
     }
-    add_together(search, together, list);
-    for (const BestOfType& type : types) {
-      if (type.best.empty() || !type.best.front()->is_unlike()) continue;
-      add_together(search, beside(type.best.front(), together), list);
+    for (std::vector<PricedPtr>& engines : alike_engines(search, types)) {
+      beside_each_other(search, std::move(engines), list);
     }
     return list;
   }
@@ -122,27 +137,44 @@ class LargestRate final : public DeploymentObjective {
   }
 
  private:
-  /// The parts as one deployment, where there are several.
-  static void add_together(ServingSearch& search, const std::vector<DeploymentPart>& parts,
-                           std::vector<FoundDeployment>& list) {
-    if (parts.size() < 2) return;
-    double rate_per_s = 0;
-    for (const DeploymentPart& part : parts) rate_per_s += part.engine->total_per_s();
-    const auto found = search.sustained(parts, {.guess_per_s = rate_per_s,
-                                                .residence_s = residence_of(parts),
-                                                .num_engines = num_engines(parts)});
-    if (found) list.push_back({parts, found});
-  }
-
-  /// Pipelines over unlike devices, and engines on all devices of the types that they leave.
-  static std::vector<DeploymentPart> beside(const PricedPtr& unlike,
-                                            const std::vector<DeploymentPart>& others) {
-    std::vector<DeploymentPart> parts{{unlike, unlike->capacity}};
-    const std::vector<std::string>& taken = unlike->type->types;
-    std::copy_if(others.begin(), others.end(), std::back_inserter(parts), [&](const auto& part) {
-      return std::find(taken.begin(), taken.end(), part.engine->type->name) == taken.end();
+  /// Adds the best engines of several types together. A slow type may cost the others more than it
+  /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
+  /// that may be better than what is known is tried, the most promising first.
+  static void beside_each_other(ServingSearch& search, std::vector<PricedPtr> engines,
+                                std::vector<FoundDeployment>& list) {
+    std::sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
+      return a->total_per_s() > b->total_per_s();
     });
-    return parts;
+    engines.resize(std::min(engines.size(), kMostTypes));
+    std::vector<TypesTogether> sets;
+    for (std::size_t set = 1; set < std::size_t{1} << engines.size(); ++set) {
+      TypesTogether together;
+      for (std::size_t k = 0; k < engines.size(); ++k) {
+        if ((set >> k & 1) == 0) continue;
+        together.parts.push_back({engines[k], engines[k]->capacity});
+        together.promise_per_s += engines[k]->total_per_s();
+      }
+      if (together.parts.size() > 1 && are_apart(together.parts))
+        sets.push_back(std::move(together));
+    }
+    std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
+      return a.promise_per_s > b.promise_per_s;
+    });
+    double best_per_s = 0;
+    for (const FoundDeployment& each : list) best_per_s = std::max(best_per_s, each.rate_per_s());
+    for (const TypesTogether& each : sets) {
+      if (each.promise_per_s * kTogether <= best_per_s) {
+        ++search.bounded;
+        continue;
+      }
+      const auto found = search.sustained(each.parts, {.guess_per_s = each.promise_per_s,
+                                                       .least_per_s = best_per_s,
+                                                       .residence_s = residence_of(each.parts),
+                                                       .num_engines = num_engines(each.parts)});
+      if (!found) continue;
+      list.push_back({each.parts, found});
+      best_per_s = std::max(best_per_s, found->rate_per_s);
+    }
   }
 
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.

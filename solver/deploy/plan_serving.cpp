@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "ranking.h"
 #include "tessera/core/error.h"
-#include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/solver/deploy/priced_configurations.h"
 
 namespace tessera::solver {
@@ -25,29 +27,33 @@ bool by_estimate(const Priced& a, const Priced& b) {
   return x != y ? x > y : a->name() < b->name();
 }
 
-/// Simulates the `keep` that are estimated to be the best of their type, and any other that may be
-/// better than the best of them, only as far as it has to pass them. The best first.
+/// Simulates the `keep` that are estimated to be the best of their type, the best of each bitwidth
+/// where engines of other types may stand beside it, and any other that may be better than the best
+/// of them, only as far as it has to pass them. The best first.
 std::vector<Priced> simulated(ServingSearch& search, const DeploymentObjective& objective,
                               std::vector<Priced> list, std::int64_t keep) {
   std::sort(list.begin(), list.end(), by_estimate);
   std::vector<Priced> best;
+  std::set<std::int32_t> bitwidths;
+  const bool beside_others = search.types().size() > 1;
   for (const Priced& c : list) {
     double bar_per_s = 0;
-    if (keep-- <= 0 && !best.empty()) {
+    const bool is_first = bitwidths.insert(c->bitwidth).second && beside_others;
+    if (keep-- <= 0 && !is_first && !best.empty()) {
       if (!objective.may_win(*c, *best.front())) {
         ++search.bounded;
         continue;
       }
       bar_per_s = objective.bar_per_s(*c, *best.front());
     }
-    const std::string limited_by = simulate_alone(search, c, bar_per_s);
+    Refusal limited_by = simulate_alone(search, c, bar_per_s);
     if (c->rate_per_s > 0) {
       const auto worse = [&](const Priced& other) {
         return other->total_per_s() < c->total_per_s();
       };
       best.insert(std::find_if(best.begin(), best.end(), worse), c);
     } else if (bar_per_s == 0) {
-      search.refuse(c->name(), limited_by);
+      search.refusals.push_back(std::move(limited_by));
     }
   }
   return best;
@@ -171,28 +177,68 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
   }
   row.quality = worst_quality(found.parts);
   if (row.quality) row.perplexity_increase = row.quality->perplexity_increase.mid;
-  std::string why_not;
+  Refusal why_not;
   row.deployment = search.deploy(found.parts, why_not);
   row.parts = parts_of(search, found, row.deployment.get());
   row.found = found.found;
   return row;
 }
 
-/// Why there is nothing to list: the first reasons, each once.
+/// The least that stands in the way: of memory the engine that lacks the fewest bytes, of other
+/// causes the first that was met.
+const Refusal* nearest(const std::vector<Refusal>& refusals, Cause cause) {
+  const Refusal* best = nullptr;
+  for (const Refusal& each : refusals) {
+    if (each.cause != cause) continue;
+    if (best == nullptr || (each.missing_bytes && *each.missing_bytes < *best->missing_bytes)) {
+      best = &each;
+    }
+  }
+  return best;
+}
+
+/// Why there is nothing to list: a line for each kind of reason.
 std::string why_none(const ServingSearch& search) {
-  std::vector<std::string> lines;
-  std::set<std::string> seen;
-  for (const Refusal& refusal : search.refusals) {
-    std::string line = fmt::format("{}: {}", refusal.engine, refusal.reason);
-    if (seen.insert(line).second && lines.size() < 6) lines.push_back(std::move(line));
+  std::string lines = "no deployment on this cluster keeps to the SLO";
+  for (const Cause cause :
+       {Cause::memory, Cause::latency, Cause::quality, Cause::kernels, Cause::devices}) {
+    const Refusal* one = nearest(search.refusals, cause);
+    if (one == nullptr) continue;
+    std::set<std::string> engines;
+    for (const Refusal& each : search.refusals) {
+      if (each.cause == cause) engines.insert(each.engine);
+    }
+    const std::string what =
+        one->missing_bytes ? fmt::format("lacks {} on a device", format_bytes(*one->missing_bytes))
+                           : one->reason;
+    lines += fmt::format("\n  {}: {}{}: {}", name_of(cause), one->engine,
+                         engines.size() > 1 ? fmt::format(" and {} more", engines.size() - 1) : "",
+                         what);
   }
   if (search.obstructed) {
-    lines.emplace_back("runtime = \"tessera\" is not bound to what vLLM can launch");
+    lines += "\n  runtime = \"tessera\" is not bound to what vLLM can launch";
   }
-  return "no deployment on this cluster keeps to the SLO: " + join(lines, "; ");
+  return lines;
 }
 
 }  // namespace
+
+std::vector<std::vector<PricedPtr>> alike_engines(const ServingSearch& search,
+                                                  const std::vector<BestOfType>& types) {
+  std::map<std::int32_t, std::vector<PricedPtr>, std::greater<>> by_bitwidth;
+  for (const BestOfType& type : types) {
+    std::set<std::int32_t> seen;
+    for (const PricedPtr& engine : type.best) {
+      const std::int32_t key = search.request().unlike_engines ? 0 : engine->bitwidth;
+      if (seen.insert(key).second) by_bitwidth[key].push_back(engine);
+    }
+  }
+  std::vector<std::vector<PricedPtr>> lists;
+  for (auto& [key, engines] : by_bitwidth) {
+    if (engines.size() > 1) lists.push_back(std::move(engines));
+  }
+  return lists;
+}
 
 std::int64_t FoundDeployment::gpus() const {
   std::int64_t gpus = 0;
@@ -210,9 +256,10 @@ std::optional<double> FoundDeployment::usd_per_h() const {
   return price;
 }
 
-ServingPlans plan_serving(const ServingRequest& request, const DataFolders& folders,
-                          const std::string& path) {
-  check_record(request, FieldPath{path, "."});
+namespace {
+
+ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
+                      const std::string& path) {
   ServingSearch search(request, folders, path);
   const std::optional<double> rate_per_s = search.traffic()->rate_per_s();
   if (request.objective != ServingGoal::rate && !rate_per_s) {
@@ -225,8 +272,15 @@ ServingPlans plan_serving(const ServingRequest& request, const DataFolders& fold
   ServingPlans plans;
   plans.objective = request.objective;
   if (found.empty()) plans.why_none = why_none(search);
-  if (request.objective == ServingGoal::rate) plans.preference = prefer_one_pool(found);
+  plans.preference = prefer_simple(search, *objective, found);
   plans.aggregated_over_disaggregated = shared_over_pools(found);
+  if (search.types().size() > 1) {
+    const FoundDeployment* alone = best_homogeneous(request.objective, found);
+    if (alone != nullptr) {
+      plans.best_homogeneous = layout_of(alone->parts);
+      plans.gain_of_mixing = gain_over(request.objective, found.front(), *alone);
+    }
+  }
   while (std::ssize(found) > request.limit) found.pop_back();
   for (const FoundDeployment& each : found) {
     plans.rows.push_back(row_of(search, each));
@@ -237,6 +291,28 @@ ServingPlans plan_serving(const ServingRequest& request, const DataFolders& fold
   plans.bounded = search.bounded;
   plans.traffic = search.traffic();
   return plans;
+}
+
+}  // namespace
+
+ServingPlans plan_serving(const ServingRequest& request, const DataFolders& folders,
+                          const std::string& path) {
+  check_record(request, FieldPath{path, "."});
+  if (request.quality.is_set() || request.bitwidths) return searched(request, folders, path);
+  ServingRequest within = request;
+  within.quality.max_perplexity_increase = kDefaultPerplexityIncrease;
+  within.quality.at = BoundAt::mid;
+  ServingPlans plans = searched(within, folders, path);
+  if (!plans.rows.empty()) return plans;
+  ServingRequest any = request;
+  any.bitwidths = request.candidate_bitwidths();
+  ServingPlans fewer_bits = searched(any, folders, path);
+  if (fewer_bits.rows.empty()) return fewer_bits;
+  fewer_bits.quality_note = fmt::format(
+      "nothing that keeps to the SLO fits with a predicted rise of perplexity of at "
+      "most {:g} %: fewer bits are in use",
+      100 * kDefaultPerplexityIncrease);
+  return fewer_bits;
 }
 
 }  // namespace tessera::solver

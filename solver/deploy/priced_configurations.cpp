@@ -34,9 +34,12 @@ void set_limits(const ServingSearch& search, Configuration& configuration, std::
 }
 
 /// Why the quality that was asked for does not allow it; empty where it does.
-std::string quality_obstacle(const QualityBound& bound, const AssembledDeployment& deployment) {
+std::string quality_obstacle(const QualityBound& bound, std::int32_t bitwidth,
+                             const AssembledDeployment& deployment) {
   const std::optional<Quality>& quality = deployment.quality;
-  if (!bound.is_set() || !quality) return {};
+  if (!bound.is_set()) return {};
+  if (!quality && bitwidth < 8) return fmt::format("nothing is known of {} bits", bitwidth);
+  if (!quality) return {};
   const bool high = bound.at == BoundAt::high;
   const Band &rise = quality->perplexity_increase, &kept = quality->accuracy_recovery;
   const double loss = high ? rise.high : rise.mid, recovery = high ? kept.low : kept.mid;
@@ -93,11 +96,13 @@ void check_phases(ServingSearch& search, PricedConfiguration& c) {
   c.may_prefill = c.bounds.ttft_s <= search.ttft_limit_s();
   c.may_decode = c.bounds.tpot_s <= search.tpot_limit_s();
   if (!c.may_prefill) {
-    search.refuse(c.name(), fmt::format("a prompt alone takes {:.3g} s, {:.3g} s allowed",
-                                        c.bounds.ttft_s, search.ttft_limit_s()));
+    search.refuse(c.name(), Cause::latency,
+                  fmt::format("a prompt alone takes {:.3g} s, {:.3g} s allowed", c.bounds.ttft_s,
+                              search.ttft_limit_s()));
   } else if (!c.may_decode) {
-    search.refuse(c.name(), fmt::format("a token alone takes {:.3g} s, {:.3g} s allowed",
-                                        c.bounds.tpot_s, search.tpot_limit_s()));
+    search.refuse(c.name(), Cause::latency,
+                  fmt::format("a token alone takes {:.3g} s, {:.3g} s allowed", c.bounds.tpot_s,
+                              search.tpot_limit_s()));
   }
 }
 
@@ -112,20 +117,20 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
   if (c.capacity == 0) return false;
   const auto obstructs = [&](const std::string& obstacle) {
     if (obstacle.empty()) return false;
-    search.refuse(c.name(), obstacle);
+    search.refuse(c.name(), Cause::kernels, obstacle);
     return search.obstructed = true;
   };
   if (obstructs(kernel_obstacle(request.runtime, c))) return true;
   set_limits(search, c, kSeats[0], kMostTokens);
-  std::string why_not;
+  Refusal why_not;
   c.one = search.deploy({{priced, 1}}, why_not);
   if (c.one == nullptr) {
-    search.refuse(c.name(), why_not);
+    search.refusals.push_back(std::move(why_not));
     return false;
   }
-  const std::string loss = quality_obstacle(request.quality, *c.one);
+  const std::string loss = quality_obstacle(request.quality, c.bitwidth, *c.one);
   if (!loss.empty()) {
-    search.refuse(c.name(), loss);
+    search.refuse(c.name(), Cause::quality, loss);
     return true;
   }
   if (obstructs(engine_obstacle(request.runtime, c, *c.one, request.kernel_set == "auto"))) {
@@ -169,7 +174,7 @@ void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceTyp
   Configuration shape{.type = type};
   for (const std::int64_t degree : degrees_of(search.request(), *type)) {
     if (degree > type->widest) {
-      search.refuse(fmt::format("{}x{}", degree, type->name),
+      search.refuse(fmt::format("{}x{}", degree, type->name), Cause::devices,
                     fmt::format("the largest node has {}", type->widest));
       continue;
     }
@@ -233,7 +238,7 @@ void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& li
       if (!shape.stage_layers.empty() && add(search, shape, list)) return;
     } catch (const Error& error) {  // as in ServingSearch::deploy
       if (error.code() == ErrorCode::interrupted) throw;
-      search.refuse(shape.name(), error.message());
+      search.refuse(shape.name(), Cause::kernels, error.message());
       return;
     }
   }
@@ -290,9 +295,9 @@ std::vector<Priced> with_other_limits(const ServingSearch& search,
   return list;
 }
 
-std::string simulate_alone(ServingSearch& search, const Priced& engine, double least_per_s) {
+Refusal simulate_alone(ServingSearch& search, const Priced& engine, double least_per_s) {
   PricedConfiguration& c = *engine;
-  std::string why_not;
+  Refusal why_not;
   auto one = search.deploy({{engine, 1}}, why_not);
   if (one == nullptr && c.max_num_seqs > kSeats[0]) {
     // The memory that sampling for more requests takes is missing.
@@ -308,7 +313,7 @@ std::string simulate_alone(ServingSearch& search, const Priced& engine, double l
                                                                   .residence_s = c.residence_s,
                                                                   .tolerance = 0.06}));
   c.rate_per_s = c.found->rate_per_s;
-  return c.found->limited_by;
+  return {c.name(), Cause::latency, c.found->limited_by};
 }
 
 }  // namespace tessera::solver

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <compare>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -66,6 +69,83 @@ std::vector<FoundDeployment>::iterator unsure(std::vector<FoundDeployment>& foun
   return shared != found.end() && shared->scope != Scope::whole ? shared : found.end();
 }
 
+// What costs a launch more is to be worth it: so many times as good, and pools.
+constexpr double kWorthIt = 1.10, kWorthPools = 1.30;
+
+/// How much there is to start and to look after, the first of these that differs first.
+struct Complexity {
+  std::int64_t kinds = 0;  ///< of engines
+  std::int64_t types = 0;  ///< of devices
+  std::int64_t gpus = 0;
+  std::int64_t widest = 0;  ///< devices of an engine, at most
+  std::int32_t bits_lost = 0, kv_bits_lost = 0;
+
+  auto operator<=>(const Complexity&) const = default;
+};
+
+Complexity complexity_of(const FoundDeployment& found) {
+  Complexity result{.kinds = std::ssize(found.parts), .gpus = found.gpus()};
+  std::set<std::string> types;
+  for (const DeploymentPart& part : found.parts) {
+    types.insert(part.engine->type->types.begin(), part.engine->type->types.end());
+    result.widest = std::max(result.widest, part.engine->gpus());
+    result.bits_lost = std::max(result.bits_lost, 16 - part.engine->bitwidth);
+    result.kv_bits_lost = std::max(result.kv_bits_lost, 16 - part.engine->kv_bitwidth);
+  }
+  result.types = std::ssize(types);
+  return result;
+}
+
+/// What of a deployment counts for the goal, the more the better.
+double merit(ServingGoal goal, const FoundDeployment& found) {
+  if (goal == ServingGoal::rate) return found.rate_per_s();
+  if (goal == ServingGoal::cost) return 1 / found.usd_per_h().value_or(kUnpriced);
+  return 1 / static_cast<double>(found.gpus());
+}
+
+/// Of those that share engines the simplest within kWorthIt of the best of them, or pools where
+/// they are so much better than it. @param found not empty, in order
+std::vector<FoundDeployment>::iterator simplest(ServingGoal goal,
+                                                std::vector<FoundDeployment>& found) {
+  double best = 0;
+  for (const FoundDeployment& each : found) {
+    if (!is_disaggregated(each)) best = std::max(best, merit(goal, each));
+  }
+  auto chosen = found.end();
+  for (auto at = found.begin(); at != found.end(); ++at) {
+    if (is_disaggregated(*at) || merit(goal, *at) * kWorthIt < best) continue;
+    if (chosen == found.end() || complexity_of(*at) < complexity_of(*chosen)) chosen = at;
+  }
+  const bool pools_win =
+      is_disaggregated(found.front()) &&
+      (chosen == found.end() || merit(goal, found.front()) >= kWorthPools * merit(goal, *chosen));
+  return pools_win ? found.begin() : chosen;
+}
+
+/// Why the one is simpler than the other.
+const char* burden_of(const FoundDeployment& other, const FoundDeployment& chosen) {
+  if (is_disaggregated(other)) return "a second pool, its link and a proxy";
+  const Complexity more = complexity_of(other), less = complexity_of(chosen);
+  if (more.kinds != less.kinds) return "another kind of engine";
+  if (more.types != less.types) return "another type of device";
+  if (more.gpus != less.gpus) return "more devices";
+  return more.widest != less.widest ? "wider groups" : "fewer bits";
+}
+
+/// "2 x L4 + 1 x T4 would serve 5.1 req/s, 2 % more, for 1.40 USD/h more: not worth another kind
+/// of engine"
+std::string given_up(const FoundDeployment& other, const FoundDeployment& chosen) {
+  std::string words =
+      fmt::format("{} would serve {:.4g} req/s", layout_of(other.parts), other.rate_per_s());
+  const double gain = 100 * (other.rate_per_s() / chosen.rate_per_s() - 1);
+  words += std::fabs(gain) < 0.05
+               ? ", as many"
+               : fmt::format(", {:.2g} % {}", std::fabs(gain), gain > 0 ? "more" : "less");
+  const auto more = other.usd_per_h(), less = chosen.usd_per_h();
+  if (more && less && *more > *less) words += fmt::format(", for {:.2f} USD/h more", *more - *less);
+  return words + fmt::format(": not worth {}", burden_of(other, chosen));
+}
+
 }  // namespace
 
 bool is_disaggregated(const FoundDeployment& found) {
@@ -89,16 +169,39 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
   return found;
 }
 
-std::string prefer_one_pool(std::vector<FoundDeployment>& found) {
-  if (found.empty() || !is_disaggregated(found.front())) return {};
-  const auto shared = std::find_if_not(found.begin(), found.end(), is_disaggregated);
-  if (shared == found.end()) return {};
-  if (shared->rate_per_s() * (1 + kKnownTo) < found.front().rate_per_s()) return {};
-  std::string words = fmt::format(
-      "{} sustains {:.4g} req/s, within the {:g} % that rates are known to; one pool is simpler",
-      layout_of(found.front().parts), found.front().rate_per_s(), 100 * kKnownTo);
-  std::rotate(found.begin(), shared, shared + 1);
-  return words;
+std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
+                          std::vector<FoundDeployment>& found) {
+  const ServingGoal goal = search.request().objective;
+  while (!found.empty()) {
+    const auto chosen = simplest(goal, found);
+    if (chosen == found.begin()) return {};
+    if (chosen->scope == Scope::whole) {
+      const std::string words = given_up(found.front(), *chosen);
+      std::rotate(found.begin(), chosen, chosen + 1);
+      return words;
+    }
+    if (auto whole = confirmed(search, objective, *chosen)) {
+      *chosen = std::move(*whole);
+    } else {
+      found.erase(chosen);
+    }
+    std::sort(found.begin(), found.end(), Before{goal});
+  }
+  return {};
+}
+
+const FoundDeployment* best_homogeneous(ServingGoal goal,
+                                        const std::vector<FoundDeployment>& found) {
+  const FoundDeployment* best = nullptr;
+  for (const FoundDeployment& each : found) {
+    if (complexity_of(each).types > 1) continue;
+    if (best == nullptr || merit(goal, each) > merit(goal, *best)) best = &each;
+  }
+  return best;
+}
+
+double gain_over(ServingGoal goal, const FoundDeployment& found, const FoundDeployment& other) {
+  return merit(goal, found) / merit(goal, other);
 }
 
 std::optional<double> shared_over_pools(const std::vector<FoundDeployment>& found) {

@@ -12,10 +12,19 @@ namespace tessera::solver {
 std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjective& objective,
                                     std::vector<FoundDeployment> found);
 
-/// Puts the first that shares engines in front where pools are ahead by no more than rates are
-/// known to: that does not pay for a second pool, its link and its proxy. Says so; empty: pools
-/// stay where they are.
-std::string prefer_one_pool(std::vector<FoundDeployment>& found);
+/// Puts the simplest in front of those that are about as good as the best: what gains less than
+/// 10 % is not worth another kind of engine, another type of device, more devices, wider groups or
+/// fewer bits, and pools of prefill and decode engines, with their link and their proxy, are worth
+/// it from 30 % on. What it puts in front was simulated whole. Says what is given up; empty: the
+/// first stays.
+std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
+                          std::vector<FoundDeployment>& found);
+
+/// The best on devices of one type; null: there is none.
+const FoundDeployment* best_homogeneous(ServingGoal goal,
+                                        const std::vector<FoundDeployment>& found);
+/// What counts for the goal of the one over that of the other, the more the better.
+double gain_over(ServingGoal goal, const FoundDeployment& found, const FoundDeployment& other);
 
 /// Rate per device of the first that shares engines over that of the first that does not.
 std::optional<double> shared_over_pools(const std::vector<FoundDeployment>& found);

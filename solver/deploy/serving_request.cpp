@@ -21,7 +21,6 @@ double solver::ServingRequest::strictest_s(serving::Metric metric) const {
 
 std::vector<std::int32_t> solver::ServingRequest::candidate_bitwidths() const {
   if (bitwidths) return *bitwidths;
-  if (!quality.is_set()) return {16, 8};
   if (runtime == ServingRuntime::tessera) return {16, 8, 4, 3};
   return {16, 8, 4};
 }

@@ -142,8 +142,8 @@ DeploymentOptions ServingSearch::options_of(
 }
 
 std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
-    const std::vector<DeploymentPart>& parts, std::string& why_not) {
-  why_not.clear();
+    const std::vector<DeploymentPart>& parts, Refusal& why_not) {
+  why_not = {parts.size() > 1 ? layout_of(parts) : parts.front().engine->name()};
   std::string key;
   for (const DeploymentPart& part : parts) {
     key += fmt::format("{} {} {} {} {};", name_of(part.role), part.count, part.engine->name(),
@@ -156,9 +156,14 @@ std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
       known = std::make_shared<AssembledDeployment>(
           assemble(options_of(parts, *placed), folders_, "ts.deployment"));
     }
-  } catch (const Error& error) {  // what does not fit, or the runtime does not read, is no error
+  } catch (const DoesNotFit& error) {
+    why_not.cause = Cause::memory;
+    why_not.reason = error.message();
+    why_not.missing_bytes = error.missing_bytes();
+  } catch (const Error& error) {  // what the runtime does not read is no error
     if (error.code() == ErrorCode::interrupted) throw;
-    why_not = error.message();
+    why_not.cause = Cause::kernels;
+    why_not.reason = error.message();
   }
   return known;
 }
@@ -192,16 +197,15 @@ serving::MaxRate ServingSearch::max_rate(const AssembledDeployment& deployment, 
 
 std::shared_ptr<const serving::MaxRate> ServingSearch::sustained(
     const std::vector<DeploymentPart>& parts, const RateQuery& query) {
-  const std::string name = parts.size() > 1 ? layout_of(parts) : parts.front().engine->name();
-  std::string why_not;
+  Refusal why_not;
   const auto deployment = deploy(parts, why_not);
   if (deployment == nullptr) {
-    if (!why_not.empty()) refuse(name, why_not);
+    if (!why_not.reason.empty()) refusals.push_back(std::move(why_not));
     return nullptr;
   }
   auto found = std::make_shared<serving::MaxRate>(max_rate(*deployment, query));
   if (found->rate_per_s > 0) return found;
-  refuse(name, found->limited_by);
+  refuse(why_not.engine, Cause::latency, found->limited_by);
   return nullptr;
 }
 

@@ -54,7 +54,12 @@ class SmallestSet final : public DeploymentObjective {
       auto result = fewest_or_alone(search, engine, bar);
       if (result) list.push_back(std::move(*result));
     }
-    if (auto result = beside_each_other(search, types, bar)) list.push_back(std::move(*result));
+    for (std::vector<PricedPtr>& engines : alike_engines(search, types)) {
+      std::erase_if(engines, [](const PricedPtr& engine) { return engine->is_unlike(); });
+      if (engines.size() < 2) continue;
+      auto result = beside_each_other(search, engines, bar);
+      if (result) list.push_back(std::move(*result));
+    }
     return list;
   }
 
@@ -103,7 +108,7 @@ class SmallestSet final : public DeploymentObjective {
   /// Whether `count` engines hold the rate: one run at it.
   bool holds(ServingSearch& search, const PricedPtr& engine, std::int64_t count) const {
     const std::vector<DeploymentPart> parts = {{engine, count}};
-    std::string why_not;
+    Refusal why_not;
     const auto deployment = search.deploy(parts, why_not);
     if (deployment == nullptr) return false;
     RateQuery query = at_rate(parts, engine->residence_s);
@@ -155,7 +160,7 @@ class SmallestSet final : public DeploymentObjective {
       return FoundDeployment{{{engine, count}}, engine->found, count, Scope::one_engine};
     }
     search.refuse(
-        engine->name(),
+        engine->name(), Cause::latency,
         fmt::format("{} engines sustain about {:.3g} req/s, {:.3g} are wanted", engine->capacity,
                     as_double(engine->capacity) * engine->rate_per_s, rate_per_s_));
     return std::nullopt;
@@ -198,14 +203,8 @@ class SmallestSet final : public DeploymentObjective {
 
   /// The best engines of every type beside each other, where that costs less than `bar`.
   std::optional<FoundDeployment> beside_each_other(ServingSearch& search,
-                                                   const std::vector<BestOfType>& types,
+                                                   const std::vector<PricedPtr>& engines,
                                                    double bar) const {
-    std::vector<PricedPtr> engines;
-    for (const BestOfType& type : types) {
-      if (type.best.empty() || type.best.front()->is_unlike()) continue;
-      engines.push_back(type.best.front());
-    }
-    if (engines.size() < 2) return std::nullopt;
     for (const double factor : kTogether) {
       Cheapest cheapest{search, *this, engines, factor};
       cheapest.go(0, 0);

@@ -213,6 +213,12 @@ const lua_kit::ObjectType<ServingPlans>& lua_kit::object_type<ServingPlans>() {
                   [](lua_State* L, const P& p) { push_text(L, name_of(p.objective)); }},
                  {"preference", "string", "Why the first is not the one with the largest rate",
                   [](lua_State* L, const P& p) { push_text(L, p.preference); }},
+                 {"best_homogeneous", "string", "The best on devices of one type, by layout",
+                  [](lua_State* L, const P& p) { push_text(L, p.best_homogeneous); }},
+                 {"gain_of_mixing", "number?", "What the first row gives over it, as a ratio",
+                  [](lua_State* L, const P& p) { push_value(L, p.gain_of_mixing); }},
+                 {"quality_note", "string", "That no bits keep to the default bound on quality",
+                  [](lua_State* L, const P& p) { push_text(L, p.quality_note); }},
                  {"aggregated_over_disaggregated", "number?", "Rates per device, as a ratio",
                   [](lua_State* L, const P& p) {
                     push_value(L, p.aggregated_over_disaggregated);

@@ -94,6 +94,7 @@ KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions&
     capacity.blocks = *engine.kv_blocks;
   } else if (fewest < 1) {
     const std::size_t k = capacity.binding_stage;
+    capacity.missing_bytes = capacity.stages[k].block_bytes - capacity.stages[k].kv_bytes;
     capacity.why_not = no_room(capacity.stages[k], k, priced.stage_name(k), engine);
   } else {
     capacity.blocks = static_cast<std::int64_t>(fewest);

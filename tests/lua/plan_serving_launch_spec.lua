@@ -110,7 +110,7 @@ describe("plans:export", function()
   end)
 
   it("starts engines of unlike bits behind one address only where that is allowed", function()
-    local list = search { bitwidths = { 8, 16 } }
+    local list = search { bitwidths = { 8, 16 }, unlike_engines = true }
     local rank = assert(rank_of(list, function(row)
       return #row.parts == 2 and row.parts[1].bitwidth ~= row.parts[2].bitwidth
     end))
@@ -185,7 +185,8 @@ describe("tessera capacity --launch", function()
 
   it("writes the first, and says which GPUs are left out", function()
     local path = fresh()
-    local status, text, err = capacity("--cluster", "4xL4", "--rate", "20", "--launch", "vllm", "--out", path)
+    local status, text, err = capacity("--cluster", "4xL4", "--rate", "20", "--bitwidths", "16,8",
+      "--launch", "vllm", "--out", path)
     assert.equal(0, status, err)
     assert.matches("starts prefill", text)
     assert.matches("\nleft out: 1 of 4 L4 on node l4\n", text)
@@ -207,8 +208,8 @@ describe("tessera capacity --launch", function()
   end)
 
   it("names the best that shares engines where pools cannot be started", function()
-    local status, _, err = capacity("--cluster", "4xL4", "--rate", "18", "--launch", "vllm", "--out", fresh(),
-      "--runtime-version", "0.8.5")
+    local status, _, err = capacity("--cluster", "4xL4", "--rate", "18", "--bitwidths", "16,8", "--launch", "vllm",
+      "--out", fresh(), "--runtime-version", "0.8.5")
     assert.equal(1, status, err)
     assert.matches("has no NixlConnector.*rank %d+ .*shares engines: %-%-no%-disaggregated launches it", err)
   end)

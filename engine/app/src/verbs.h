@@ -31,6 +31,9 @@ OptionSpec prices_option();
 /// Adds the library's own options to those of a verb, so that flags and scripts cannot disagree.
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options);
 
+/// Adds the limits on latency and the rate of a stream of requests.
+void add_stream_flags(OptionTable& table);
+
 // One table per verb, in verbs/.
 const OptionTable& plan_options();
 const OptionTable& indicator_options();

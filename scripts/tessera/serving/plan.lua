@@ -12,6 +12,15 @@ local function copy(given)
   return options
 end
 
+-- What is in the way of what came farthest.
+local function constraint_of(reasons)
+  local causes = {}
+  for _, refusal in ipairs(reasons) do causes[refusal.cause] = true end
+  for _, cause in ipairs { "latency", "quality", "memory", "kernels", "devices" } do
+    if causes[cause] then return cause end
+  end
+end
+
 return function(given)
   if type(given) ~= "table" then return solver.plan_serving(given) end -- which says what belongs there
   local asked, options = copy(given), copy(given)
@@ -19,6 +28,6 @@ return function(given)
   local rows, found = solver.plan_serving(options)
   if #rows > 0 then return ranked(rows, found, asked) end
   local why = core.why("infeasible", found.why_none)
-  why.reasons = found.reasons
+  why.reasons, why.constraint = found.reasons, constraint_of(found.reasons)
   return nil, why
 end

@@ -13,6 +13,15 @@ namespace {
 
 using enum OptionType;
 
+OptionSpec rate_flag() {
+  return {.name = "rate",
+          .type = number,
+          .doc = "Requests per second to sustain",
+          .unit = "1/s",
+          .min = 1e-9,
+          .max = 1e9};
+}
+
 /// What requests come: lengths and rates in the words of the command line, the rest as ts.traffic
 /// has it.
 void add_traffic(OptionTable& t) {
@@ -36,12 +45,7 @@ void add_traffic(OptionTable& t) {
                        .default_text = "0",
                        .min = 0,
                        .max = 100});
-  t.options.push_back({.name = "rate",
-                       .type = number,
-                       .doc = "Requests per second to sustain",
-                       .unit = "1/s",
-                       .min = 1e-9,
-                       .max = 1e9});
+  t.options.push_back(rate_flag());
   for (const std::string_view name :
        {"burstiness", "seed", "max_tokens", "lengths", "in_order", "trace", "category", "thin",
         "start_s", "sort", "n", "prefix_groups", "prefix_tokens", "prefix_share", "prefix_zipf"}) {
@@ -67,14 +71,16 @@ void add_launch(OptionTable& t) {
   t.options.push_back(as_text("out", "Folder that --launch writes"));
   t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
   t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
-  t.options.push_back({.name = "unlike_engines",
-                       .type = boolean,
-                       .doc = "Of --launch: engines behind one address may serve unlike bits"});
   t.options.push_back(
       {.name = "overwrite", .type = boolean, .doc = "A folder that --launch wrote before may go"});
 }
 
 }  // namespace
+
+void add_stream_flags(OptionTable& table) {
+  take_flags(table, options_of<solver::LatencyLimits>());
+  table.options.push_back(rate_flag());
+}
 
 const OptionTable& capacity_options() {
   static const OptionTable options = [] {

@@ -25,7 +25,12 @@ void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
 
 const OptionTable& plan_options() {
   static const OptionTable table = [] {
-    OptionTable t{"tessera plan", "Plans one model on one cluster and prints the plan", "", {}};
+    OptionTable t{
+        "tessera plan",
+        "What to run of one model on one cluster: for a stream of requests within latency "
+        "limits, or with --batch-size and the flags of its search for an offline batch",
+        "",
+        {}};
     t.options.push_back(as_text(
         "model",
         "Model by name (opt-30b), or the path of a config.json, its folder or a .gguf file"));
@@ -37,6 +42,20 @@ const OptionTable& plan_options() {
     for (OptionSpec& option : t.options) option.required = true;
     t.options.push_back(prices_option());
     take_flags(t, core_lua::workload_options().options);
+    for (OptionSpec& option : t.options) {
+      if (option.name == "prompt_tokens") {
+        option.doc = "Prompt length per request; default: 1000, of a batch 512";
+        option.default_text.clear();
+      }
+      if (option.name == "output_tokens") {
+        option.doc = "Generated tokens per request; default: 200, of a batch 100";
+        option.default_text.clear();
+      }
+      if (option.name != "batch_size") continue;
+      option.doc = "Plan an offline batch of so many requests; left out: a stream of them";
+      option.default_text.clear();
+    }
+    add_stream_flags(t);
     take_flags(t, solver_lua::problem_options().options);
     t.options.push_back(
         as_text("quality", "Quality floor: a planner whose omega may not be exceeded (uniform)"));

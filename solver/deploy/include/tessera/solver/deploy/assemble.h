@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/placement.h"
@@ -46,6 +47,18 @@ struct PoolOptions {
   std::optional<double> kv_bytes_per_token, usd_per_h, idle_w, busy_w;
 };
 
+/// An engine whose memory holds no block of a KV cache beside its weights.
+class DoesNotFit : public Error {
+ public:
+  DoesNotFit(const std::string& path, const std::string& what, double missing_bytes)
+      : Error(ErrorCode::invalid_argument, path + ": " + what, path),
+        missing_bytes_(missing_bytes) {}
+  double missing_bytes() const { return missing_bytes_; }
+
+ private:
+  double missing_bytes_;
+};
+
 /// Engines that serve together.
 struct DeploymentOptions {
   PoolOptions pool;                                              ///< the only one
@@ -76,7 +89,7 @@ struct AssembledDeployment {
 };
 
 /// @param path names the options in errors: "ts.deployment"
-/// @throws Error{invalid_argument} where options contradict each other or nothing fits, and as
+/// @throws DoesNotFit; Error{invalid_argument} where options contradict each other, and as
 /// place, kv_capacity and make_step_cost
 AssembledDeployment assemble(const DeploymentOptions& options, const DataFolders& folders,
                              const std::string& path = "deployment");

@@ -38,6 +38,12 @@ struct BestOfType {
   std::vector<PricedPtr> all;   ///< that may be in a pool, simulated or not
 };
 
+/// The best engines of at least two types, to stand behind one address: one list for each bitwidth,
+/// as a request gets the same model whoever answers it; the best of any where the request allows
+/// engines of unlike bitwidths.
+std::vector<std::vector<PricedPtr>> alike_engines(const ServingSearch& search,
+                                                  const std::vector<BestOfType>& types);
+
 /// What a goal counts where a device has no price.
 inline constexpr double kUnpriced = std::numeric_limits<double>::infinity();
 

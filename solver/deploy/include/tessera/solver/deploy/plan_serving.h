@@ -56,7 +56,12 @@ struct ServingPlans {
   std::vector<ServingRow> rows;
   std::string why_none;  ///< empty where there are rows
   ServingGoal objective = ServingGoal::rate;
-  std::string preference;  ///< why the first is not the one with the largest rate; empty: it is
+  std::string preference;    ///< why the first is not the one with the largest rate; empty: it is
+  std::string quality_note;  ///< that no bits keep to the default bound on quality; empty: they do
+  /// On a cluster of several types of devices: the best on one of them, and what the first row
+  /// serves over it, or costs less (ratio).
+  std::string best_homogeneous;
+  std::optional<double> gain_of_mixing;
   /// Rate per device of the first with prefill and decode in one engine over that of the first
   /// pools.
   std::optional<double> aggregated_over_disaggregated;
@@ -66,12 +71,17 @@ struct ServingPlans {
   std::shared_ptr<SearchTraffic> traffic;
 };
 
+/// What may be lost where nothing is said of quality (ratio).
+inline constexpr double kDefaultPerplexityIncrease = 0.01;
+
 /// Which deployments serve a stream of requests within an SLO best: engines of each type of device
 /// that the runtime can run are bounded by the prices of their steps; those that could still be
 /// among the best are simulated alone, one rate after another on the same requests; what fills the
 /// cluster, or is enough for the rate, is put together from the best, with pools of prefill and
 /// decode engines beside it; the winners' limits on tokens are tried; and what is first was
 /// simulated whole.
+/// Without a bound on quality and without bitwidths the predicted perplexity may rise by
+/// kDefaultPerplexityIncrease; where no deployment keeps to that, by any amount.
 /// @param path names the request in errors
 /// @throws Error{invalid_argument} for a request that contradicts itself, and what the request's
 /// `poll` throws

@@ -32,8 +32,8 @@ std::vector<std::shared_ptr<PricedConfiguration>> with_other_limits(
 
 /// Simulates one engine alone and sets the rate that it sustains; 0 where that misses
 /// `least_per_s`. Returns what limits it.
-std::string simulate_alone(ServingSearch& search,
-                           const std::shared_ptr<PricedConfiguration>& configuration,
-                           double least_per_s = 0);
+Refusal simulate_alone(ServingSearch& search,
+                       const std::shared_ptr<PricedConfiguration>& configuration,
+                       double least_per_s = 0);
 
 }  // namespace tessera::solver

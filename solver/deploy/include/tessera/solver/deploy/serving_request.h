@@ -56,6 +56,7 @@ struct ServingRequest {
   std::optional<std::vector<std::int32_t>> kv_bitwidths;
   std::optional<std::vector<std::int64_t>> tensor_parallel;
   std::optional<std::vector<std::int64_t>> pipeline_parallel;
+  bool unlike_engines = false;
   bool disaggregated = true;
   bool unlike_devices = true;
   serving::RouterOptions router{.name = "least_requests"};
@@ -69,8 +70,7 @@ struct ServingRequest {
   /// The strictest limit that the SLO of any class has on a metric, of each request or of a
   /// statistic; infinity: none.
   double strictest_s(serving::Metric metric) const;
-  /// As given; else without a bound on quality those that hardly cost any, with one all that the
-  /// runtime may have kernels for.
+  /// As given; else all that the runtime may have kernels for.
   std::vector<std::int32_t> candidate_bitwidths() const;
   std::vector<std::int32_t> candidate_kv_bitwidths() const;
 };
@@ -95,8 +95,10 @@ struct Fields<solver::LatencyLimits> {
     return {.name = name, .doc = doc, .unit = "s", .min = 0, .max = 1e9};
   };
   static constexpr auto list = std::tuple{
-      field<&L::ttft_p99>(limit("ttft_p99", "Time to first token that 99 % of requests keep to")),
-      field<&L::tpot_p99>(limit("tpot_p99", "Time per output token after the first, likewise")),
+      field<&L::ttft_p99>(limit(
+          "ttft_p99", "Time to first token that 99 % of requests keep to; without limits: 2")),
+      field<&L::tpot_p99>(limit(
+          "tpot_p99", "Time per output token after the first, likewise; without limits: 0.1")),
       field<&L::e2e_p99>(limit("e2e_p99", "Time to the last token, likewise")),
       field<&L::ttft_mean>(limit("ttft_mean", "Mean time to first token")),
       field<&L::tpot_mean>(limit("tpot_mean", "Mean time per output token")),
@@ -136,7 +138,8 @@ struct Fields<solver::ServingRequest> {
       field<&R::quality, NotInFiles>(
           object("quality",
                  "{ max_perplexity_increase = } or { min_accuracy_recovery = }, as for "
-                 "ts.problem; default: 16 and 8 bits",
+                 "ts.problem; default: a predicted rise of perplexity by at most 1 %, or where "
+                 "that fits nowhere, any; with bitwidths none",
                  "table", false)),
       field<&R::runtime, NotInFiles>(
           {.name = "runtime",
@@ -149,8 +152,7 @@ struct Fields<solver::ServingRequest> {
           object("engine", "Options of ts.engine that are settled", "tessera.Engine|table", false)),
       field<&R::bitwidths, NotInFiles>(
           {.name = "bitwidths",
-           .doc = "To choose from; default: 16 and 8, with a bound on quality 4 too, for tessera 3 "
-                  "too",
+           .doc = "To choose from; default: 16, 8 and 4, for tessera 3 too",
            .unit = "bits",
            .min = 1,
            .max = 16}),
@@ -170,6 +172,11 @@ struct Fields<solver::ServingRequest> {
            .doc = "Stages to choose from; default: as few as hold the model",
            .min = 1,
            .max = 4096}),
+      field<&R::unlike_engines, NotInFiles>(
+          {.name = "unlike_engines",
+           .doc = "Engines behind one address may have unlike bitwidths, so that which of them "
+                  "answers decides what a request gets",
+           .as_option = AsOption::defaulted}),
       field<&R::disaggregated, NotInFiles>(
           {.name = "disaggregated",
            .doc = "Look at pools of prefill and decode engines too",

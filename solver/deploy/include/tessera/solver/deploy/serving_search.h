@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/files.h"
 #include "tessera/core/record.h"
 #include "tessera/serving/max_rate.h"
@@ -53,9 +54,21 @@ double residence_of(const std::vector<DeploymentPart>& parts);
 /// "prefill 2 x L4 + decode 1 x L4 TP2"
 std::string layout_of(const std::vector<DeploymentPart>& parts);
 
+/// What rules an engine out.
+enum class Cause {
+  devices,  ///< there are too few of them, or none of a node
+  memory,
+  kernels,  ///< the runtime, its kernels or a link
+  quality,
+  latency  ///< the SLO, or the rate that is wanted
+};
+
 /// Why something is not among what was found.
 struct Refusal {
-  std::string engine, reason;
+  std::string engine;
+  Cause cause = Cause::devices;
+  std::string reason = {};
+  std::optional<double> missing_bytes = {};  ///< of a device, for one block of a KV cache
 };
 
 /// Rates are known to so much of themselves: between the one that held and the one that was too
@@ -92,9 +105,9 @@ class ServingSearch {
   /// Devices for each of the parts; absent where there are too few.
   std::optional<std::vector<std::vector<std::size_t>>> place(
       const std::vector<DeploymentPart>& parts) const;
-  /// The parts on their devices, or null and why in `why_not` (one line; empty: too few devices).
+  /// The parts on their devices, or null and why in `why_not` (no reason: too few devices).
   std::shared_ptr<const AssembledDeployment> deploy(const std::vector<DeploymentPart>& parts,
-                                                    std::string& why_not);
+                                                    Refusal& why_not);
   /// What the deployment sustains under the search's traffic, or a longer run of it where requests
   /// that stay would come for too short a time to show what piles up.
   serving::MaxRate max_rate(const AssembledDeployment& deployment, RateQuery query);
@@ -107,8 +120,8 @@ class ServingSearch {
   void poll() const {
     if (request_.poll) request_.poll(0);
   }
-  void refuse(std::string engine, std::string reason) {
-    refusals.push_back({std::move(engine), std::move(reason)});
+  void refuse(std::string engine, Cause cause, std::string reason) {
+    refusals.push_back({std::move(engine), cause, std::move(reason)});
   }
 
   std::vector<Refusal> refusals;
@@ -136,9 +149,19 @@ class ServingSearch {
 }  // namespace tessera::solver
 
 template <>
+inline constexpr auto tessera::kEnumNames<tessera::solver::Cause> =
+    tessera::enum_names<tessera::solver::Cause>({{tessera::solver::Cause::devices, "devices"},
+                                                 {tessera::solver::Cause::memory, "memory"},
+                                                 {tessera::solver::Cause::kernels, "kernels"},
+                                                 {tessera::solver::Cause::quality, "quality"},
+                                                 {tessera::solver::Cause::latency, "latency"}});
+
+template <>
 struct tessera::Fields<tessera::solver::Refusal> {
   using R = tessera::solver::Refusal;
-  static constexpr auto list =
-      std::tuple{field<&R::engine>({.name = "engine", .doc = "What was looked at"}),
-                 field<&R::reason>({.name = "reason", .doc = "What rules it out"})};
+  static constexpr auto list = std::tuple{
+      field<&R::engine>({.name = "engine", .doc = "What was looked at"}),
+      field<&R::cause>({.name = "cause", .doc = "Kind of the reason"}),
+      field<&R::reason>({.name = "reason", .doc = "What rules it out"}),
+      field<&R::missing_bytes>({.name = "missing_bytes", .doc = "On a device", .unit = "bytes"})};
 };

@@ -27,6 +27,7 @@ struct KvCapacity {
   std::vector<StageKvMemory> stages;
   std::size_t binding_stage = 0;  ///< that has room for the fewest
   std::string why_not;            ///< for people, with numbers; empty where there are blocks
+  double missing_bytes = 0;       ///< for one block, where there are none
 };
 
 /// After vllm/v1/worker/gpu_worker.py: gpu_memory_utilization x the device's memory as CUDA reports

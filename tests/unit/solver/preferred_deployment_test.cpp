@@ -1,0 +1,107 @@
+// What stands first among deployments: the simplest of those that are about as good, engines that
+// are alike, bits that keep the quality, and no device that makes things worse.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "tessera/core/json.h"
+#include "tessera/solver/deploy/plan_serving.h"
+
+namespace tessera::solver::preferred_deployment_test {
+namespace {
+
+const DataFolders& folders() {
+  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return all;
+}
+
+ServingRequest request_of(const std::string& model, const std::string& cluster) {
+  const std::string path = folders().require("models", model);
+  ServingRequest request;
+  request.model = std::make_shared<ModelShape>(model_from_json(read_json_file(path), path));
+  request.cluster = std::make_shared<Cluster>(find_cluster(cluster, folders()));
+  serving::TrafficOptions traffic;
+  traffic.prompt_tokens = serving::fixed_length(600);
+  traffic.output_tokens = serving::fixed_length(60);
+  request.traffic = traffic;
+  serving::Slo slo;
+  slo.ttft_s.of_all = {{serving::Statistic::p99, 3}};
+  slo.tpot_s.of_all = {{serving::Statistic::p99, 0.15}};
+  request.slos = {slo};
+  request.num_requests = 100;
+  return request;
+}
+
+const char* const kClusters[] = {"2xA100-80G", "4xL4", "1xA100-40G+2xT4-16G", "2xL4+1xA100-80G",
+                                 "3xRTX-3090"};
+
+// Nothing that shares engines is listed behind the first with more than a tenth more, and pools
+// behind it have less than 30 % more.
+TEST(PreferredDeployment, GivesUpATenthAtMost) {
+  for (const char* cluster : kClusters) {
+    const ServingPlans plans = plan_serving(request_of("llama-3.1-8b", cluster), folders());
+    ASSERT_FALSE(plans.rows.empty()) << cluster << ": " << plans.why_none;
+    const ServingRow& first = plans.rows.front();
+    EXPECT_EQ(first.scope, Scope::whole) << cluster;
+    double best = first.rate_per_s;
+    for (const ServingRow& row : plans.rows) {
+      const double allowed = !row.disaggregated ? 1.10 : 1.30;
+      if (!first.disaggregated) {
+        EXPECT_LE(row.rate_per_s, allowed * 1.0001 * first.rate_per_s)
+            << cluster << ": " << row.layout << " behind " << first.layout;
+      }
+      best = std::max(best, row.rate_per_s);
+    }
+    EXPECT_EQ(plans.preference.empty(), best <= first.rate_per_s * 1.0001)
+        << cluster << ": " << plans.preference;
+  }
+}
+
+TEST(PreferredDeployment, EnginesBehindOneAddressAreAlike) {
+  const ServingRequest request = request_of("qwen2.5-14b", "2xA100-40G+4xT4-16G");
+  const ServingPlans plans = plan_serving(request, folders());
+  ASSERT_FALSE(plans.rows.empty());
+  for (const ServingRow& row : plans.rows) {
+    if (row.disaggregated) continue;
+    for (const ServingPart& part : row.parts) EXPECT_EQ(part.bitwidth, row.bitwidth) << row.layout;
+  }
+}
+
+// Rates are known to 7 %, so that is what a device more may seem to cost.
+TEST(PreferredDeployment, ADeviceMoreIsNotWorse) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"1xA100-80G", "1xA100-80G+1xT4-16G"},
+      {"1xA100-80G+1xL4", "1xA100-80G+1xL4+1xT4-16G"},
+      {"2xL4", "3xL4"},
+      {"1xRTX-4090", "1xRTX-4090+2xRTX-3090"}};
+  for (const auto& [fewer, more] : pairs) {
+    const auto less = plan_serving(request_of("llama-3.1-8b", fewer), folders());
+    const auto plans = plan_serving(request_of("llama-3.1-8b", more), folders());
+    ASSERT_FALSE(less.rows.empty() || plans.rows.empty()) << fewer << ", " << more;
+    EXPECT_GE(plans.rows.front().rate_per_s * (1 + kKnownTo), less.rows.front().rate_per_s)
+        << more << ": " << plans.rows.front().layout;
+  }
+}
+
+TEST(PreferredDeployment, KeepsTheQualityUnlessNothingFits) {
+  const ServingPlans kept = plan_serving(request_of("llama-3.1-8b", "2xL4"), folders());
+  ASSERT_FALSE(kept.rows.empty());
+  EXPECT_TRUE(kept.quality_note.empty());
+  for (const ServingRow& row : kept.rows) {
+    EXPECT_LE(row.perplexity_increase.value_or(1), kDefaultPerplexityIncrease) << row.layout;
+  }
+  ServingRequest large = request_of("llama-3.3-70b", "2xRTX-4090");
+  const ServingPlans fewer_bits = plan_serving(large, folders());
+  ASSERT_FALSE(fewer_bits.rows.empty()) << fewer_bits.why_none;
+  EXPECT_EQ(fewer_bits.rows.front().bitwidth, 4);
+  EXPECT_FALSE(fewer_bits.quality_note.empty());
+  large.bitwidths = {8};
+  const ServingPlans none = plan_serving(large, folders());
+  EXPECT_TRUE(none.rows.empty());
+  EXPECT_NE(none.why_none.find("\n  memory: "), std::string::npos) << none.why_none;
+}
+
+}  // namespace
+}  // namespace tessera::solver::preferred_deployment_test
