@@ -8,26 +8,30 @@ local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
 local options = require "tessera.options"
 local planners = require "tessera.planning.planners"
+local solver = require "tessera.solver"
 local timer = require "tessera.planning.timer"
 
-local rules = { "memory_split", "flops_split", "best_homogeneous" }
+local rules = { "memory_split", "flops_split" }
 
 local read = options.reader("ts.beside", {
   time_limit_s = { type = "number", default = 2, min = 0, max = 1e7, doc = "For all baselines together (s)" },
+  problem = { type = "any", lua_type = "tessera.Problem", doc = "That was planned; default: plan:problem()" },
 })
 
 core.document {
   name = "ts.beside",
-  doc = "What people run today on the plan's problem: vllm_even, the same at the plan's own mean bits "
+  doc = "What people run today on the plan's problem: best_homogeneous, the whole search on devices of each type "
+    .. "alone, whose speedup is the gain of mixing; vllm_even, the same at the plan's own mean bits "
     .. "(vllm_even_4bit), with tensor parallelism where devices of a node are alike (vllm_tp8, and at 8 bits "
-    .. "vllm_tp8_fp8, _w8a8 or _8bit), memory_split, flops_split and best_homogeneous. Each is { planner, status, "
+    .. "vllm_tp8_fp8, _w8a8 or _8bit), memory_split and flops_split. Each is { planner, status, "
     .. "latency_s, throughput_tok_s, bits, omega, mean_bitwidth, speedup_equal_quality, speedup, note }; "
     .. "speedup_equal_quality is its latency over that of the fastest plan found that loses no more quality than it "
     .. "does (the search held to its omega, theta 0), speedup its latency over the plan's. Where one has no plan, "
     .. "status is infeasible or time_limit and note says why.",
   parameters = {
     { "plan", "tessera.Plan", "Any plan" },
-    { "options?", "{ time_limit_s: number }", "For all of them together; default 2" },
+    { "options?", "{ time_limit_s: number, problem: tessera.Problem }", "For all of them together; default 2. "
+      .. "problem: the one that was planned, where more of it was open" },
   },
   returns = "table[]",
 }
@@ -54,14 +58,16 @@ local function own_notes(baseline)
   return list
 end
 
-local function row_of(name, plan, baseline, why, at_quality, time_limit_s)
+-- `entry`: { name, its plan or nil, why, what is to be said of it instead of its own notes }
+local function row_of(entry, plan, at_quality, time_limit_s)
+  local name, baseline, why, note = entry[1], entry[2], entry[3], entry[4]
   if not baseline then
     local prefix = why.code == "infeasible" and "does not fit: " or ""
     return { planner = name, status = why.code, note = prefix .. why.message }
   end
   local key = ("%.9g"):format(baseline.omega)
   if at_quality[key] == nil then at_quality[key] = latency_at_quality(plan, baseline, time_limit_s) or false end
-  local held_s, notes = at_quality[key] or nil, own_notes(baseline)
+  local held_s, notes = at_quality[key] or nil, note and { note } or own_notes(baseline)
   if not held_s then
     notes[#notes + 1] = "not compared at equal quality: no plan of its omega was found in the time that was left"
   end
@@ -132,23 +138,69 @@ local function nearest(bitwidths, mean)
   return best
 end
 
+-- Devices of each type, 0-based, in the order of the cluster.
+local function by_type(cluster)
+  local names, devices = {}, {}
+  for i, device in ipairs(cluster.devices) do
+    if not devices[device.name] then names[#names + 1], devices[device.name] = device.name, {} end
+    table.insert(devices[device.name], i - 1)
+  end
+  return names, devices
+end
+
+-- The best plan on devices of one type, by the search that made the plan: degrees, replicas, bits and all. A plan and
+-- what it leaves out, or nil and why. Of a cluster of one type that is the plan itself.
+local function on_one_type(problem, plan, limit_s)
+  local names, devices = by_type(problem.cluster)
+  if #names == 1 then return plan, nil, names[1] .. " is the only type" end
+  local clock, best, best_type, words, reasons, late = timer(limit_s), nil, nil, {}, {}, false
+  for i, name in ipairs(names) do
+    local found, why = planners.plan(solver.on_devices(problem, devices[name]),
+      { time_limit_s = clock.left() / (#names - i + 1) })
+    if found then
+      words[name] = ("%.4g s alone"):format(found.latency_s)
+      if not best or found.objective < best.objective then best, best_type = found, name end
+    else
+      late = late or why.code ~= "infeasible"
+      words[name] = why.code == "infeasible" and "does not fit alone" or "no plan alone in time"
+      reasons[#reasons + 1] = ("%s: %s"):format(name, words[name])
+    end
+  end
+  if not best then
+    return nil, core.why(late and "time_limit" or "infeasible", "on no type alone; " .. table.concat(reasons, "; "))
+  end
+  local list = { ("%d x %s alone"):format(#devices[best_type], best_type) }
+  for _, name in ipairs(names) do
+    if name ~= best_type then list[#list + 1] = ("%d x %s left out (%s)"):format(#devices[name], name, words[name]) end
+  end
+  return best, nil, table.concat(list, "; ")
+end
+
 return function(plan, opt)
   budget.object(plan, "tessera.Plan", "ts.beside.plan")
-  local limit_s = read(opt).time_limit_s
-  local problem, rows, clock = plan:problem(), {}, timer(limit_s)
+  local given = read(opt)
+  local problem, rows, clock = plan:problem(), {}, timer(given.time_limit_s)
+  local asked = given.problem and budget.object(given.problem, "tessera.Problem", "ts.beside.problem") or problem
   if problem.runtime then problem = problem:with { runtime = "tessera" } end -- baselines are what they are
   local each = problem.tensor_parallel and problem:with { tensor_parallel = 1, use_all_devices = true } or problem
-  local found = of_vllm(each, nearest(problem.bitwidths, plan.mean_bitwidth), clock)
+  local found = {}
+  if asked.cluster then
+    found[1] = { "best_homogeneous", on_one_type(asked, plan, 0.4 * clock.left()) }
+  else -- an instance has no devices to plan anew on
+    found[1] = { "best_homogeneous", planners.plan(each, { planner = "best_homogeneous",
+      time_limit_s = 0.4 * clock.left() }) }
+  end
+  for _, entry in ipairs(of_vllm(each, nearest(problem.bitwidths, plan.mean_bitwidth), clock)) do
+    found[#found + 1] = entry
+  end
   for _, entry in ipairs(of_groups(problem, clock)) do found[#found + 1] = entry end
-  for i, name in ipairs(rules) do
-    -- Splits take milliseconds, the last a search for each type of device; the rest is for one at each row's quality.
-    local baseline, why = planners.plan(each, { planner = name,
-      time_limit_s = (i < #rules and 0.1 or 0.6) * clock.left() })
-    found[#found + 1] = { name, baseline, why }
+  for _, name in ipairs(rules) do
+    found[#found + 1] = { name, planners.plan(each, { planner = name, time_limit_s = 0.1 * clock.left() }) }
   end
   local at_quality = {} -- by omega: rows of the same bits are held to the same
-  for i, entry in ipairs(found) do
-    rows[i] = row_of(entry[1], plan, entry[2], entry[3], at_quality, clock.left() / (#found - i + 1))
+  for k = 1, #found do
+    local i = k % #found + 1 -- the first is the hardest to hold to its quality: it has what the others leave
+    rows[i] = row_of(found[i], plan, at_quality, clock.left() / (#found - k + 1))
   end
   return rows
 end
