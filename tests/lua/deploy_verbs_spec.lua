@@ -28,14 +28,14 @@ describe("tessera plan --launch", function()
   it("plans for the runtime and writes the folder", function()
     local out = folder .. "/a b'c"
     local status, text, err = run("plan", "--model", "opt-1.3b", "--cluster", "2xL4", "--kernel-set", "vllm",
-      "--launch", "vllm", "--out", out, "--no-beside")
+      "--batch-size", "32", "--launch", "vllm", "--out", out, "--no-beside")
     assert.equal(0, status, err)
     assert.matches("runtime vllm", text)
     assert.matches("engine%-0%-node%-0.sh", text)
     status = host.run_program({ "bash", "-n", out .. "/engine-0-node-0.sh" }, "")
     assert.equal(0, status)
     status, err = fails("plan", "--model", "opt-1.3b", "--cluster", "2xL4", "--launch", "vllm", "--out", out,
-      "--no-beside")
+      "--batch-size", "32", "--no-beside")
     assert.equal(1, status)
     assert.matches("earlier export", err)
   end)
@@ -49,7 +49,7 @@ describe("tessera plan --launch", function()
   end)
   it("takes Hugging Face ids of models that ship", function()
     local status, text, err = run("plan", "--model", "meta-llama/Llama-3.3-70B-Instruct", "--cluster", "8xH200-141G",
-      "--no-beside", "--json")
+      "--batch-size", "32", "--no-beside", "--json")
     assert.equal(0, status, err)
     assert.equal("optimal", core.from_json(text).status)
     status, err = fails("plan", "--model", "meta-llama/Llama-9-70B", "--cluster", "8xH200-141G")
@@ -131,7 +131,8 @@ end)
 describe("tessera compare", function()
   it("shows a table and a verdict", function()
     local plan = folder .. "/plan.json"
-    local status, err = fails("plan", "--model", "opt-1.3b", "--cluster", "1xL4", "--no-beside", "--save", plan)
+    local status, err = fails("plan", "--model", "opt-1.3b", "--cluster", "1xL4", "--batch-size", "32", "--no-beside",
+      "--save", plan)
     assert.equal(0, status, err)
     local bench = support.temporary(core.to_json { avg_latency = 9.5, latencies = { 9, 10 }, percentiles = {} })
     local text

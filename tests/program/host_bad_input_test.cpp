@@ -86,7 +86,10 @@ TEST_F(BadInput, UnknownNamesOfferTheNearest) {
   expect_refusal(
       run_program({"plan", "--model", "opt-30b", "--cluster", "1xT4-16G", "--planner", "unifrom"}),
       1, "unknown planner 'unifrom'; did you mean 'uniform'");
-  expect_refusal(plan("opt-175b", "1xT4-16G"), 3, "need 170.26 GiB");
+  expect_refusal(plan("opt-175b", "1xT4-16G"), 3, "keeps to the SLO");
+  expect_refusal(
+      run_program({"plan", "--model", "opt-175b", "--cluster", "1xT4-16G", "--batch-size", "32"}),
+      3, "need 170.26 GiB");
 }
 
 struct Hostile {

@@ -77,7 +77,7 @@ TEST_F(HostJson, ErrorsAreDataToo) {
   json error = error_of({"plan", "--json", "--model", "opt-125n", "--cluster", "1xT4-16G"}, 1);
   EXPECT_EQ(error.at("code"), "not_found");
   EXPECT_THAT(error.at("message"), testing::HasSubstr("did you mean 'opt-125m'"));
-  EXPECT_EQ(error.at("where"), "ts.problem.model");
+  EXPECT_EQ(error.at("where"), "ts.plan_serving.model");
   error = error_of({"plan", "--json", "--model", "opt-175b", "--cluster", "1xT4-16G"}, 3);
   EXPECT_EQ(error.at("code"), "infeasible");
   EXPECT_EQ(error.at("constraint"), "memory");

@@ -1,216 +1,47 @@
--- `tessera plan`: a plan from the command line, beside what people run today.
+-- `tessera plan`: for a stream of requests, or where a batch is asked for, for that.
 
-local core = require "tessera.core"
-local host = require "tessera.host"
-local launch_flags = require "tessera.cli.launch_flags"
-local options = require "tessera.options"
-local taken = require "tessera.cli.taken"
-local terminal = require "tessera.terminal"
-local ts = require "tessera"
+local batch = require "tessera.cli.batch"
+local stream = require "tessera.cli.stream"
 
 local M = {}
 
--- "adabits,bitwidth_transfer_lua" is a chain.
-local function chain_of(text)
-  if not text or not text:find(",", 1, true) then return text end
+-- Flags that a stream has, too; every other one is of an offline batch.
+local of_streams = {}
+for _, name in ipairs { "model", "cluster", "prompt_tokens", "output_tokens", "lengths", "bitwidths", "kv_bitwidth",
+  "tensor_parallel", "kernel_set", "runtime", "max_perplexity_increase", "min_accuracy_recovery", "rate", "ttft_p99",
+  "tpot_p99",
+  "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean", "launch", "out", "runtime_version", "checkpoint", "unlike_engines",
+  "overwrite", "save", "picture", "beside", "usd_per_hour" } do
+  of_streams[name] = true
+end
+
+-- The flag that asks for a batch: --batch-size, or the first other that streams do not have.
+local function asked_by(given)
+  if given.batch_size then return "batch_size" end
+  for _, name in ipairs { "launch", "runtime" } do
+    if given[name] == "llama.cpp" then return name end -- whose servers nothing simulates
+  end
   local names = {}
-  for name in (text .. ","):gmatch "%s*(.-)%s*," do names[#names + 1] = name end
-  return names
-end
-
-local function quality_words(quality)
-  local words = {}
-  if quality.max_perplexity_increase then
-    words[#words + 1] = ("perplexity at most %g %% above 16 bits"):format(100 * quality.max_perplexity_increase)
+  for name in pairs(given) do
+    if name ~= "names" and not of_streams[name] then names[#names + 1] = name end
   end
-  if quality.min_accuracy_recovery then
-    words[#words + 1] = ("accuracy at least %g %% of 16 bits"):format(100 * quality.min_accuracy_recovery)
-  end
-  if #words == 0 then return ("quality floor %s"):format(quality.at_least) end
-  return table.concat(words, ", ")
+  table.sort(names)
+  return names[1]
 end
 
-local function settings(problem, planner, replicas)
-  local w = problem.workload
-  if not replicas then
-    replicas = problem.searches_replicas and planner == ts.default_planner and "any number" or "1"
-  end
-  local quality = problem.quality and quality_words(problem.quality)
-    or ("theta %g %s"):format(problem.theta, problem.theta_unit)
-  return ("%s on %s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, KV cache %s bit, "
-    .. "tensor parallelism %s, replicas %s, objective %s, %s, memory %s, kernel set %s, %s, planner %s\n"
-    .. "nodes: %s (a cluster file can say others)\n"
-    .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
-    :format(problem.model.name, problem.cluster.name, w.batch_size, w.prompt_tokens, w.output_tokens,
-      table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
-      table.concat(problem.tensor_parallel, " or "), replicas, problem.objective, quality, problem.memory,
-      table.concat(problem.kernel_sets, " or "),
-      problem.use_all_devices and "every device in use" or "devices may be left out", planner,
-      problem.cluster:topology())
+-- The flags that a stream has, too, as it takes them.
+local function stream_flags(given)
+  local flags = {}
+  for name in pairs(of_streams) do flags[name] = given[name] end
+  flags.kv_bitwidths, flags.kv_bitwidth = given.kv_bitwidth, nil
+  return flags
 end
 
--- A planner's name, or bounds in users' words: ts.problem says what is wrong with both.
-local function quality_of(given)
-  if not (given.quality or given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
-  return {
-    at_least = given.quality, max_perplexity_increase = given.max_perplexity_increase,
-    min_accuracy_recovery = given.min_accuracy_recovery,
-  }
-end
-
-local least_gain = 0.995 -- of the plan's latency: less is no reason to search again
-
--- What to search as well where others do better than the plan: groups of GPUs, or fewer of them.
-local function advice(rows, problem)
-  local lines = {}
-  local degrees, is_grouped = problem.tensor_parallel, false
-  for _, row in ipairs(rows) do
-    local degree = tonumber(row.planner:match "^vllm_tp(%d+)")
-    local is_better = row.speedup and row.speedup < least_gain
-    if is_better and degree and degrees and #degrees == 1 and not is_grouped then
-      local list, size = {}, 1
-      while size <= degree do list[#list + 1], size = tostring(size), 2 * size end
-      lines[#lines + 1] = ("%s is faster than this plan; search groups as well: --tensor-parallel %s\n"):format(
-        row.planner, table.concat(list, ","))
-      is_grouped = true
-    elseif is_better and row.planner == "best_homogeneous" and not problem.allow_empty_stage then
-      lines[#lines + 1] = "Fewer devices are faster than all: --allow-empty-stage lets the search leave some out\n"
-    end
-  end
-  return table.concat(lines)
-end
-
--- The rows as a table no wider than stdout: what explains a row goes first.
-local function fitted_table(rows)
-  local columns = { "planner", "latency_s", "throughput_tok_s", "bits", "omega", "speedup_equal_quality", "speedup",
-    "note" }
-  local facts = terminal.facts()
-  for _, dispensable in ipairs { "note", "bits", "omega", "throughput_tok_s", false } do
-    local widest = 0
-    local lines = ts.table(rows, { columns = columns }):gsub("([^\n]+)\n", "  %1\n")
-    for line in lines:gmatch "[^\n]+" do widest = math.max(widest, terminal.width(line)) end
-    if not facts.knows_columns or widest <= facts.columns or not dispensable then return lines end
-    for i, name in ipairs(columns) do
-      if name == dispensable then table.remove(columns, i) end
-    end
-  end
-end
-
-local function beside_text(rows, problem)
-  local lines = fitted_table(rows)
-  local intro = "What people run today on the same problem (speedup_equal_quality: of the fastest plan found that "
-    .. "has no more\nomega than theirs; speedup: of this plan):\n"
-  if terminal.facts().knows_columns then intro = intro:gsub("\n(.)", " %1") end
-  return terminal.wrapped(intro) .. lines .. terminal.wrapped(advice(rows, problem))
-end
-
--- "1.34 s, 0.6 % slower"
-local function change_words(row)
-  if row.status == "no_better" then return "no faster" end
-  if not row.latency_s then return row.status == "infeasible" and "does not fit" or "not known: the time limit came" end
-  local percent = 100 * (row.latency_ratio - 1)
-  local words = math.abs(percent) < 0.05 and "as fast"
-    or row.latency_ratio >= 2 and ("%.2g times as long"):format(row.latency_ratio)
-    or ("%.2g %% %s"):format(math.abs(percent), percent > 0 and "slower" or "faster")
-  return ("%s, %s"):format(core.format_seconds(row.latency_s), words)
-end
-
-local function device_changes_text(rows, plan)
-  local lines, width = { "\nWith other devices, planned anew:\n" }, 0
-  for _, row in ipairs(rows) do width = math.max(width, #row.change) end
-  for _, row in ipairs(rows) do
-    local words = { change_words(row) }
-    if row.omega and math.abs(row.omega - plan.omega) > 1e-3 * math.max(math.abs(plan.omega), 1e-3) then
-      words[#words + 1] = ("omega %.3g instead of %.3g"):format(row.omega, plan.omega)
-    end
-    if row.usd_per_h then
-      words[#words + 1] = ("%s %.2f USD/h"):format(row.usd_per_h < 0 and "saves" or "costs", math.abs(row.usd_per_h))
-    end
-    lines[#lines + 1] = ("  %s%s  %s\n"):format(row.change, (" "):rep(width - #row.change), table.concat(words, ", "))
-  end
-  return table.concat(lines)
-end
-
--- Writes what starts servers, and says where; nil and why where the runtime cannot run the plan.
-local function launch(plan, given)
-  return plan:export(given.launch, given.out, launch_flags.options(given))
-end
-
-local function check_launch(given)
-  launch_flags.check(given)
-  if given.launch and given.launch ~= "json" then given.runtime = given.runtime or given.launch end
-end
-
--- What a request sees; an offloading plan is priced by a model that nothing here simulates.
-local function seen_by_requests(plan)
-  if plan.offload then return {} end
-  local run = ts.simulate(plan)
-  return { ttft_s = run.ttft_s, tpot_s = run.tpot_s }
-end
-
-local function request_words(plan)
-  local seen = seen_by_requests(plan)
-  if not seen.ttft_s then return "" end
-  return ("A request waits %s for its first token and %s for each one after it (simulated means)\n"):format(
-    core.format_seconds(seen.ttft_s), core.format_seconds(seen.tpot_s))
-end
-
--- The plan as data that says what it is a plan of, and what a request sees of it.
-local function as_data(plan, problem)
-  local data, of = plan:to_table(), problem:to_table()
-  of.model, of.cluster, of.devices = problem.model.name, problem.cluster.name, nil
-  of.name, of.batch_size, of.constraints = nil, nil, nil
-  data.problem = of
-  local seen = seen_by_requests(plan)
-  data.ttft_s, data.tpot_s = seen.ttft_s, seen.tpot_s
-  return data
-end
-
---- Plans, prints the plan and what stands beside it (or hands both to --json); nil and why when there is none.
+--- Plans, prints what to start and what stands beside it (or hands both to --json); nil and why when there is nothing.
 function M.main(given)
-  check_launch(given)
-  local description = options.of_flags(given, "ts.problem")
-  description.model = given.model
-  description.cluster = taken.cluster(given)
-  description.workload = options.of_flags(given, "ts.workload")
-  description.quality = quality_of(given)
-  local problem = ts.problem(description)
-  if not host.json then
-    local text = settings(problem, given.planner or ts.default_planner, given.replicas)
-      .. taken.text(problem.model, problem.cluster)
-    terminal.out:write(terminal.wrapped(text))
-  end
-  local chosen = options.of_flags(given, "ts.plan")
-  chosen.planner = chain_of(chosen.planner)
-  local plan, why = ts.plan(problem, chosen)
-  if not plan then return nil, why end
-  if not host.json then
-    print(plan)
-    terminal.say(request_words(plan) .. (given.beside ~= false and "\n" or ""))
-  end
-  if given.save and not host.json then plan:save(given.save) end -- before what may be long
-  local rows = given.beside ~= false and ts.beside(plan) or nil
-  local changes = rows and problem.cluster and ts.device_changes(plan, { time_limit_s = 2, problem = problem }) or nil
-  local written, why_not
-  if given.launch then written, why_not = launch(plan, given) end
-  if host.json then
-    local result = as_data(plan, problem)
-    result.beside, result.device_changes, result.launch = rows, changes, written
-    host.set_result(result)
-    if given.save then plan:save(given.save) end
-  elseif rows then
-    terminal.say(beside_text(rows, problem))
-    if changes then
-      terminal.say(device_changes_text(changes, plan))
-      terminal.say(terminal.wrapped(taken.prices(problem.cluster)))
-    end
-  end
-  if written and not host.json then
-    terminal.say("\n" .. launch_flags.written_text(written))
-  end
-  if given.picture then ts.picture(plan, given.picture) end
-  if why_not then return nil, why_not end
-  return 0
+  local flag = asked_by(given)
+  if not flag then return stream.main(stream_flags(given)) end
+  return batch.main(given, flag, function() return stream.line(stream_flags(given)) end)
 end
 
 return M

@@ -1,6 +1,7 @@
 -- What the words of a command line were taken for: sheets, checkpoints, prices of one's own.
 
 local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local ts = require "tessera"
 
 local M = {}
@@ -18,6 +19,28 @@ function M.cluster(given)
     cluster = cluster:priced(device, tonumber(price))
   end
   return cluster
+end
+
+-- The model of a name; nil of one that is none, which whoever plans it says.
+local function model_of(name)
+  local ok, model = pcall(core.model, name)
+  return ok and model or nil
+end
+
+--- Bits of a model whose weights were published quantised (gpt-oss, DeepSeek-V3); nil of others.
+function M.published_bits(name)
+  local model = model_of(name)
+  local id = model and hub.id_of(model)
+  local birth = id and hub.birth_of(id)
+  return birth and birth.bitwidth
+end
+
+--- The bitwidth of a checkpoint that is quantised, as its name tells or as the model was published, in a list; nil for
+--- others. Nothing is gained by running it at more, and it is what was named.
+function M.bitwidths(name)
+  local model = model_of(name)
+  local bits = model and model.checkpoint_bits or M.published_bits(name)
+  return bits and bits < 16 and { bits } or nil
 end
 
 --- Lines that say which sheets were taken for names that fit several, and what the model's name tells of its weights;

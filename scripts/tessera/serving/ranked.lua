@@ -1,9 +1,9 @@
 -- The list that ts.plan_serving returns: rows in order, their frontier, and how they print.
 
+local answer = require "tessera.serving.answer"
 local core = require "tessera.core"
 local export = require "tessera.serving.export"
 local options = require "tessera.options"
-local text_table = require "tessera.desk.text_table"
 
 local type_name = "tessera.ServingPlans"
 
@@ -14,6 +14,9 @@ core.document_object {
     { "simulated", "integer", "Engines and deployments that were simulated, each at several rates" },
     { "objective", "string", "What the order goes by" },
     { "preference", "string?", "Why the first is not the one with the largest rate" },
+    { "quality_note", "string?", "That no bits keep to the default bound on quality" },
+    { "best_homogeneous", "string?", "Of a cluster of several types of devices: the best layout on one of them" },
+    { "gain_of_mixing", "number?", "What the first gives over it, as a ratio; 1: mixing gains nothing" },
     { "aggregated_over_disaggregated", "number?", "Rate per device of the first of each, as a ratio" },
   },
   methods = {
@@ -68,75 +71,16 @@ local function export_of(self, kind, folder, given)
   return export(self, kind, folder, opt)
 end
 
-local columns = {
-  "rank", "layout", "bitwidth", "kv_bitwidth", "rate_per_s", "scope", "tok_s_per_gpu", "tok_s_per_user", "ttft_p99_s",
-  "tpot_p99_s", "gpus", "usd_per_million_tokens", "perplexity_increase",
-}
-
--- What scopes that are there mean.
-local scopes = {
-  { "one engine", "scope \"one engine\": one was simulated alone, and counts so many times; several beside each other "
-    .. "were not" },
-  { "half", "scope \"half\": simulated with half the requests, and by one set in the pools' ratio where there are "
-    .. "several" },
-}
-
--- "8", or "8/16" where engines of a row differ.
-local function values_of(row, field)
-  local words, seen = {}, {}
-  for _, part in ipairs(row.parts) do
-    if not seen[part[field]] then words[#words + 1] = tostring(part[field]) end
-    seen[part[field]] = true
-  end
-  return #words > 1 and table.concat(words, "/") or row[field]
-end
-
--- The table that is printed, and the lines below it.
-local function table_of(self)
-  local rows, has, mixed = {}, {}, false
-  for i, row in ipairs(self) do
-    rows[i] = setmetatable({ bitwidth = values_of(row, "bitwidth"), kv_bitwidth = values_of(row, "kv_bitwidth") },
-      { __index = row })
-    has[row.scope] = true
-    mixed = mixed or rows[i].bitwidth ~= row.bitwidth or rows[i].kv_bitwidth ~= row.kv_bitwidth
-  end
-  local lines = { tostring(text_table(rows, { columns = columns })) }
-  for _, scope in ipairs(scopes) do
-    if has[scope[1]] then lines[#lines + 1] = scope[2] end
-  end
-  if mixed then lines[#lines + 1] = "perplexity_increase of unlike engines: that of the worst" end
-  return lines
-end
-
-local function text(self)
-  local lines = table_of(self)
-  local first = self[1]
-  lines[#lines + 1] = ("best: %s; above %.4g req/s: %s"):format(first.layout, first.rate_per_s,
-    first.limited_by ~= "" and first.limited_by or "not looked at")
-  if first.note ~= "" then lines[#lines + 1] = "note: " .. first.note end
-  if self.preference then lines[#lines + 1] = self.preference end
-  for _, row in ipairs(self) do
-    if self.objective == "rate" and first.high_per_s and row.scope ~= "whole" and row.rate_per_s > first.rate_per_s then
-      lines[#lines + 1] = ("the first held %.4g req/s and failed at %.4g; what was not simulated whole may hold less "
-        .. "than it promises, too"):format(first.rate_per_s, first.high_per_s)
-      break
-    end
-  end
-  if self.aggregated_over_disaggregated then
-    local words = "the first with prefill and decode in one engine: %.2f times the rate per device of the first pools"
-    lines[#lines + 1] = words:format(self.aggregated_over_disaggregated)
-  end
-  lines[#lines + 1] = ("%d engines and deployments simulated, %d ruled out by their bounds; %s"):format(self.simulated,
-    self.bounded, first.source)
-  return table.concat(lines, "\n") .. "\n"
-end
-
 local methods = { frontier = frontier, export = export_of }
-meta = { __index = methods, __tostring = text, __name = type_name }
+meta = { __index = methods, __tostring = answer, __name = type_name }
 
 --- The list: rows in order, with `found`, what the search says besides, and `options`, what was asked for.
 return function(rows, found, given)
-  rows.objective, rows.preference = found.objective, found.preference ~= "" and found.preference or nil
+  rows.objective = found.objective
+  for _, name in ipairs { "preference", "quality_note", "best_homogeneous" } do
+    rows[name] = found[name] ~= "" and found[name] or nil
+  end
+  rows.gain_of_mixing = found.gain_of_mixing
   rows.aggregated_over_disaggregated = found.aggregated_over_disaggregated
   rows.reasons, rows.simulated, rows.bounded = found.reasons, found.simulated, found.bounded
   rows.found, rows.options = found, given

@@ -1,0 +1,242 @@
+-- Which engines serve a stream of requests within latency limits: what `tessera capacity` answers, and `tessera plan`
+-- where no batch is asked for.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local launch_flags = require "tessera.cli.launch_flags"
+local tables = require "tessera.options"
+local text_of = require "tessera.serving.answer"
+local taken = require "tessera.cli.taken"
+local remedies = require "tessera.serving.remedy"
+local terminal = require "tessera.terminal"
+local text_table = require "tessera.desk.text_table"
+local ts = require "tessera"
+
+local M = {}
+
+-- What stands beside the flags as their defaults, where the library has others.
+local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, seed = 1,
+  scheduler = "vllm_v1" }
+
+-- Limits where none is given: what a chat feels quick with.
+local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }
+
+local limits = { "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean" }
+
+-- The limits in force, by flag.
+local function limits_of(given)
+  local list, any = {}, false
+  for _, name in ipairs(limits) do
+    list[name] = given[name]
+    any = any or given[name] ~= nil
+  end
+  return any and list or default_slo
+end
+
+-- { ttft_s = { p99 = 2 }, ... } of limits by flag.
+local function slo_of(list)
+  local slo = {}
+  for name, limit_s in pairs(list) do
+    local metric, statistic = name:match "^(%w+)_(%w+)$"
+    slo[metric .. "_s"] = slo[metric .. "_s"] or {}
+    slo[metric .. "_s"][statistic] = limit_s
+  end
+  return slo
+end
+
+local function length_of(mean, cv)
+  return cv == 0 and mean or { distribution = "lognormal", mean = mean, cv = cv }
+end
+
+local function traffic_of(given)
+  local traffic = tables.of_flags(given, "ts.traffic")
+  traffic.rate_per_s, traffic.num_requests = given.rate, nil
+  if given.trace then
+    if given.lengths then core.raise("usage", "give --trace or --lengths", "--lengths") end
+    traffic.prompt_tokens, traffic.output_tokens, traffic.burstiness = nil, nil, nil
+    return traffic
+  end
+  traffic.arrivals = "gamma"
+  traffic.prompt_tokens = not given.lengths and length_of(given.prompt_tokens, given.length_cv) or nil
+  traffic.output_tokens = not given.lengths and length_of(given.output_tokens, given.length_cv) or nil
+  return traffic
+end
+
+local function quality_of(given)
+  if not (given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
+  return {
+    max_perplexity_increase = given.max_perplexity_increase, min_accuracy_recovery = given.min_accuracy_recovery,
+  }
+end
+
+local function check(given)
+  local known = {}
+  for i, scheduler in ipairs(ts.schedulers()) do
+    if scheduler.name == given.scheduler then known = nil break end
+    known[i] = scheduler.name
+  end
+  if known then
+    core.raise("usage", ("no scheduler '%s'; known: %s"):format(given.scheduler, table.concat(known, ", ")),
+      "--scheduler")
+  end
+  launch_flags.check(given)
+  if given.objective and given.objective ~= "rate" and not (given.rate or given.trace) then
+    core.raise("usage", ("--objective %s wants a rate to sustain: --rate 10"):format(given.objective), "--rate")
+  end
+end
+
+--- What ts.plan_serving is asked for by flags; what is not given has the default of a stream.
+function M.asked(flags)
+  local given = setmetatable({}, { __index = function(_, name)
+    if flags[name] == nil then return defaults[name] end
+    return flags[name]
+  end })
+  check(given)
+  local asked = tables.of_flags(given, "ts.plan_serving")
+  asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(limits_of(given)), quality_of(given)
+  asked.objective = given.objective or (given.rate and "gpus" or "rate")
+  asked.engine = tables.of_flags(given, "ts.engine")
+  asked.cluster = taken.cluster(given)
+  asked.bitwidths = asked.bitwidths or taken.bitwidths(given.model)
+  return asked
+end
+
+-- What was assumed, in flags: "requests of 1000 prompt and 200 output tokens, TTFT p99 2 s".
+local function settings(given, asked)
+  local words = {}
+  if given.trace then
+    words[1] = ("requests of %s"):format(given.trace)
+  elseif given.lengths then
+    words[1] = ("lengths of %s"):format(given.lengths)
+  else
+    words[1] = ("requests of %g prompt and %g output tokens"):format(given.prompt_tokens or defaults.prompt_tokens,
+      given.output_tokens or defaults.output_tokens)
+  end
+  if given.rate then words[#words + 1] = ("%g of them a second"):format(given.rate) end
+  for _, name in ipairs(limits) do
+    local metric, statistic = name:match "^(%w+)_(%w+)$"
+    local limit_s = asked.slo[metric .. "_s"] and asked.slo[metric .. "_s"][statistic]
+    if limit_s then
+      words[#words + 1] = ("%s %s at most %s"):format(metric:upper(), statistic, core.format_seconds(limit_s))
+    end
+  end
+  local model, cluster = core.model(asked.model), core.cluster(asked.cluster)
+  return ("%s on %s: a stream of %s\n(--prompt-tokens, --output-tokens, --ttft-p99, --tpot-p99, --rate change it; "
+    .. "--batch-size of `tessera plan` asks for an offline batch)\n"):format(model.name, cluster.name,
+      table.concat(words, ", ")) .. taken.text(model, cluster)
+end
+
+-- What starts the best deployment; where it cannot be started, the line that says so names the best that can.
+local function launch(options, given)
+  local written, why = options:export(given.launch, given.out, launch_flags.options(given))
+  if written or not options[1].disaggregated then return written, why end
+  for _, row in ipairs(options) do
+    if not row.disaggregated then
+      return nil, core.why(why.code, ("%s; rank %d (%s) shares engines: --no-disaggregated launches it"):format(
+        why.message, row.rank, row.layout))
+    end
+  end
+  return nil, why
+end
+
+-- The best deployment as a plan, for what reads plans.
+local function plan_of(options, flag)
+  local plan = options[1].deployment and options[1].deployment.plan
+  if not plan then
+    core.raise("unsupported", ("%s has several pools, a plan has one: --json holds it all"):format(options[1].layout),
+      flag)
+  end
+  return plan
+end
+
+-- Rows as data, without objects.
+local function plain(rows)
+  local result = {}
+  for i, row in ipairs(rows) do
+    result[i] = {}
+    for name, value in pairs(row) do
+      if type(value) ~= "userdata" and name ~= "quality" then result[i][name] = value end
+    end
+  end
+  return result
+end
+
+local function as_data(options, frontier, written)
+  return { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written,
+    preference = options.preference, quality_note = options.quality_note, gain_of_mixing = options.gain_of_mixing,
+    best_homogeneous = options.best_homogeneous,
+    aggregated_over_disaggregated = options.aggregated_over_disaggregated }
+end
+
+local function frontier_text(frontier)
+  local rows = {}
+  for _, row in ipairs(frontier) do
+    if row.efficient then rows[#rows + 1] = row end
+  end
+  return "\n" .. tostring(text_table(rows, { columns = { "tok_s_per_user", "tok_s_per_gpu", "rate_per_s", "rank",
+    "layout" } })) .. "\n"
+end
+
+-- The list; where vLLM can launch nothing on these devices and nobody asks for a launch, what their kernels would do.
+local function answer(given, asked)
+  local options, why = ts.plan_serving(asked)
+  if options or given.runtime or given.launch then return options, why end
+  for _, refusal in ipairs(why.reasons) do
+    if refusal.cause ~= "kernels" then return nil, why end
+  end
+  asked.runtime = "tessera"
+  options = ts.plan_serving(asked)
+  if not options then return nil, why end
+  options.quality_note = "nothing here is launched by vLLM's files (" .. why.reasons[1].reason .. ")"
+    .. (options.quality_note and "; " .. options.quality_note or "")
+  return options
+end
+
+-- Why there is nothing, with what would serve.
+local function with_remedies(why, asked)
+  local lines = remedies(asked, why.reasons)
+  local text = why.message
+  if #lines > 0 then text = ("%s\nWhat would serve:\n  %s"):format(text, table.concat(lines, "\n  ")) end
+  local told = core.why(why.code, host.wrapped("stderr", text))
+  told.reasons, told.constraint, told.remedies = why.reasons, why.constraint, lines
+  return told
+end
+
+--- Prints the list (or hands it to --json); nil and why where nothing keeps to the limits.
+function M.main(given)
+  local asked = M.asked(given)
+  if not host.json then terminal.out:write(terminal.wrapped(settings(given, asked)), "\n") end
+  local options, why = answer(given, asked)
+  if not options then return nil, with_remedies(why, asked) end
+  options.published_bits = taken.published_bits(given.model)
+  local frontier = given.frontier and options:frontier() or nil
+  local written, why_not
+  if given.launch then written, why_not = launch(options, given) end
+  if host.json then
+    host.set_result(as_data(options, frontier, written))
+  else
+    terminal.say(terminal.wrapped(text_of(options, given.beside ~= false) .. taken.prices(core.cluster(asked.cluster))))
+    if frontier then terminal.say(frontier_text(frontier)) end
+    if written then
+      terminal.say(terminal.wrapped(("\nstarts %s\n%s"):format(written.layout, launch_flags.written_text(written))))
+      if #written.left_out > 0 then
+        terminal.say(terminal.wrapped(("left out: %s\n"):format(table.concat(written.left_out, "; "))))
+      end
+    end
+  end
+  if given.save then plan_of(options, "--save"):save(given.save) end
+  if given.picture then ts.picture(plan_of(options, "--picture"), given.picture) end
+  if why_not then return nil, why_not end
+  return 0
+end
+
+--- One line of what a stream of the same requests would get, for those who plan a batch.
+function M.line(given)
+  local options, why = ts.plan_serving(M.asked(given))
+  if not options then return "As a stream: " .. why.message end
+  local row = options[1]
+  return ("As a stream (`tessera plan` without a batch): %s at %d bits, %.4g req/s"):format(row.layout, row.bitwidth,
+    row.rate_per_s)
+end
+
+return M

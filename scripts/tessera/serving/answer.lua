@@ -1,0 +1,164 @@
+-- How a list of ts.plan_serving reads: what to start, why that, what the others would give, and what was looked at. No
+-- line needs more than 80 columns, names of devices as they come.
+
+local core = require "tessera.core"
+
+-- "8", or "8/16" where engines of a row differ.
+local function values_of(row, field)
+  local words, seen = {}, {}
+  for _, part in ipairs(row.parts) do
+    if not seen[part[field]] then words[#words + 1] = tostring(part[field]) end
+    seen[part[field]] = true
+  end
+  return table.concat(words, "/")
+end
+
+local function bits_words(row)
+  return ("%s-bit weights, %s-bit KV cache"):format(values_of(row, "bitwidth"), values_of(row, "kv_bitwidth"))
+end
+
+local function rate_words(row) return ("%.4g req/s"):format(row.rate_per_s) end
+
+-- "TTFT p99 449 ms, TPOT p99 55 ms"
+local function latency_words(row)
+  local words = {}
+  for _, metric in ipairs { "ttft", "tpot" } do
+    local seconds = row[metric .. "_p99_s"]
+    if seconds then words[#words + 1] = ("%s p99 %s"):format(metric:upper(), core.format_seconds(seconds)) end
+  end
+  return table.concat(words, ", ")
+end
+
+local function price_words(row)
+  if not row.usd_per_h then return "a device has no price" end
+  return ("%.2f USD/h, %.3g USD per million output tokens"):format(row.usd_per_h, row.usd_per_million_tokens)
+end
+
+-- `published_bits`: those of weights that were published quantised, which there are no better ones of.
+local function quality_words(row, published_bits)
+  if published_bits == row.bitwidth then return "weights as published" end
+  if not row.perplexity_increase then return "nothing is known of its quality" end
+  return ("perplexity %+.1f %% (predicted)"):format(100 * row.perplexity_increase)
+end
+
+-- What an engine of a row is, in the words of people who start it.
+local function engine_of(part)
+  if part.tensor_parallel * part.pipeline_parallel == 1 then return "one " .. part.device end
+  return ("%d x %s"):format(part.tensor_parallel * part.pipeline_parallel, part.device)
+end
+
+-- "12 % less", of a rate beside the first row's.
+local function beside(row, first)
+  local percent = 100 * (row.rate_per_s / first.rate_per_s - 1)
+  if math.abs(percent) < 0.5 then return "as many" end
+  return ("%.0f %% %s"):format(math.abs(percent), percent > 0 and "more" or "less")
+end
+
+-- The first row of one pool whose engines have fewer devices of the same type, or more.
+local function other_width(list, wider)
+  local first = list[1].parts[1]
+  local own = first.tensor_parallel * first.pipeline_parallel
+  for i = 2, #list do
+    local row, part = list[i], list[i].parts[1]
+    local width = part.tensor_parallel * part.pipeline_parallel
+    local is_it = wider and width > own or not wider and width < own
+    if #row.parts == 1 and part.device == first.device and is_it then return row end
+  end
+end
+
+-- Why no engine has one device of the part's type.
+local function why_not_alone(list, part)
+  local alone = ("%s, %d bits"):format(part.device, part.bitwidth)
+  for _, refusal in ipairs(list.reasons) do
+    if refusal.engine == alone and refusal.missing_bytes then
+      return ("one does not hold the model at %d bits, %s are missing"):format(part.bitwidth,
+        core.format_bytes(refusal.missing_bytes))
+    end
+    if refusal.engine == alone then return ("one does not do: %s"):format(refusal.reason) end
+  end
+  return "fewer serve less"
+end
+
+-- Why engines have as many devices as they have.
+local function width_words(list)
+  local row, part = list[1], list[1].parts[1]
+  local width = part.tensor_parallel * part.pipeline_parallel
+  if #row.parts > 1 then return nil end
+  if width == 1 then
+    local wider = other_width(list, true)
+    return ("%s holds the model, so %s alone%s"):format(engine_of(part),
+      row.engines > 1 and "each serves" or "it serves",
+      wider and ("; %s would serve %s"):format(wider.layout, beside(wider, row)) or "")
+  end
+  local narrower = other_width(list, false)
+  if narrower then
+    return ("%s together: %s would serve %s"):format(engine_of(part), narrower.layout, beside(narrower, row))
+  end
+  return ("%s together: %s"):format(engine_of(part), why_not_alone(list, part))
+end
+
+local function types_words(list)
+  if not list.gain_of_mixing then return nil end
+  if list.gain_of_mixing > 1.0005 then
+    return ("mixing gains %.0f %% over the best on one type of device, %s"):format(100 * (list.gain_of_mixing - 1),
+      list.best_homogeneous)
+  end
+  return "mixing types of devices gains less than 10 %: the others are left out"
+end
+
+local function limit_words(row)
+  if row.limited_by == "" then return nil end
+  return ("above %s: %s"):format(rate_words(row), row.limited_by)
+end
+
+-- The first row, and why.
+local function first_lines(list)
+  local row = list[1]
+  local lines = {
+    ("%s (%d GPU%s): %s"):format(row.layout, row.gpus, row.gpus > 1 and "s" or "", bits_words(row)),
+    ("  serves %s, %s"):format(rate_words(row), latency_words(row)),
+    ("  %.4g tok/s per GPU, %.3g tok/s per user at that load, %s"):format(row.tok_s_per_gpu, row.tok_s_per_user,
+      quality_words(row, list.published_bits)),
+    "  " .. price_words(row),
+  }
+  for _, words in ipairs { width_words(list) or false, types_words(list) or false, list.quality_note or false,
+    list.preference or false, limit_words(row) or false, row.note ~= "" and row.note } do
+    if words then lines[#lines + 1] = "  - " .. words end
+  end
+  if row.disaggregated then
+    lines[#lines + 1] = "  - prefill and decode in pools: needs a proxy in front, and the KV cache goes over a link"
+  end
+  return lines
+end
+
+-- What scopes that are there mean.
+local scopes = {
+  { "one engine", "one engine of many was simulated, alone, and counts so many times" },
+  { "half", "simulated with half the requests, several sets of pools by the smallest in their ratio" },
+}
+
+local function other_lines(list, lines)
+  if #list < 2 then return end
+  lines[#lines + 1] = "\nOthers:"
+  local marks, has = { ["one engine"] = "*", half = "**", whole = "" }, {}
+  for i = 2, #list do
+    local row = list[i]
+    has[row.scope] = true
+    lines[#lines + 1] = ("%3d  %s: %s"):format(row.rank, row.layout, bits_words(row))
+    local price = row.usd_per_h and (", %.2f USD/h"):format(row.usd_per_h) or ""
+    lines[#lines + 1] = ("     %s%s (%s), %s%s"):format(rate_words(row), marks[row.scope], beside(row, list[1]),
+      latency_words(row), price)
+  end
+  for _, scope in ipairs(scopes) do
+    if has[scope[1]] then lines[#lines + 1] = ("%s %s"):format(marks[scope[1]], scope[2]) end
+  end
+end
+
+--- The list as text, all of it or its first.
+return function(list, with_others)
+  local lines = first_lines(list)
+  if with_others ~= false then other_lines(list, lines) end
+  lines[#lines + 1] = ("\n%d engines and deployments simulated, %d ruled out by their bounds; %s"):format(
+    list.simulated, list.bounded, list[1].source)
+  return table.concat(lines, "\n") .. "\n"
+end

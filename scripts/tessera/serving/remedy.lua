@@ -1,0 +1,107 @@
+-- Where nothing serves a stream: the smallest changes that do, each tried.
+
+local core = require "tessera.core"
+local plan_serving = require "tessera.serving.plan"
+
+local most_devices = 32
+local looser = { 1.5, 2, 3, 4, 6, 8, 12, 16 } -- times the limits
+local least_rate_per_s = 0.05 -- below it, nobody would say that it serves
+
+-- The search with some options changed, as quick as it can be; its first row, or nil.
+local function try(asked, changes)
+  local options = {}
+  for name, value in pairs(asked) do options[name] = value end
+  options.disaggregated, options.limit, options.num_requests = false, 1, 200
+  for name, value in pairs(changes) do options[name] = value or nil end
+  local ok, rows = pcall(plan_serving, options)
+  local row = ok and rows and rows[1]
+  return row and row.rate_per_s >= least_rate_per_s and row or nil
+end
+
+local function served(row) return ("%s at %d bits, %.3g req/s"):format(row.layout, row.bitwidth, row.rate_per_s) end
+
+-- What was asked of bits and quality, given up.
+local function without_bounds(asked)
+  local words = {}
+  for _, name in ipairs { "bitwidths", "kv_bitwidths", "quality", "kernel_set", "tensor_parallel",
+    "pipeline_parallel" } do
+    if asked[name] ~= nil then words[#words + 1] = name end
+  end
+  if #words == 0 then return nil end
+  local changes = { bitwidths = { 16, 8, 4 } }
+  for i, name in ipairs(words) do
+    if name ~= "bitwidths" then changes[name] = false end
+    words[i] = "--" .. name:gsub("_", "-")
+  end
+  local row = try(asked, changes)
+  return row and ("without %s: %s"):format(table.concat(words, ", "), served(row))
+end
+
+-- Types of a cluster in its order, with their numbers.
+local function types_of(cluster)
+  local types, by_name = {}, {}
+  for _, device in ipairs(cluster.devices) do
+    if not by_name[device.name] then
+      by_name[device.name] = { device = device, name = device.name, count = 0 }
+      types[#types + 1] = by_name[device.name]
+    end
+    by_name[device.name].count = by_name[device.name].count + 1
+  end
+  return types
+end
+
+-- As many devices of a type as serve, more than there are: by doubling.
+local function more_devices(asked, cluster)
+  local best
+  for _, own in ipairs(types_of(cluster)) do
+    local count = 1
+    while count <= own.count do count = 2 * count end
+    while count <= most_devices and not (best and count >= best.count) do
+      local row = try(asked, { cluster = core.cluster { { own.device, count } } })
+      if row then
+        best = { count = count, text = ("with %d x %s on one node: %s"):format(count, own.name, served(row)) }
+      end
+      count = 2 * count
+    end
+  end
+  return best and best.text
+end
+
+local function looser_limits(asked)
+  for _, factor in ipairs(looser) do
+    local slo = {}
+    for metric, target in pairs(asked.slo) do
+      if type(target) ~= "table" then return nil end -- classes of requests
+      slo[metric] = {}
+      for statistic, limit_s in pairs(target) do slo[metric][statistic] = factor * limit_s end
+    end
+    local row = try(asked, { slo = slo })
+    if row then return ("with limits %g times as long: %s"):format(factor, served(row)) end
+  end
+end
+
+-- llama.cpp keeps the layers that GPUs have no room for in the host's memory.
+local function in_host_memory(asked, cluster)
+  local problem = { model = asked.model, cluster = asked.cluster, workload = { batch_size = 1 } }
+  local ok, plan = pcall(require("tessera").plan, problem, { time_limit_s = 2 })
+  if ok and plan then
+    return ("one request at a time: %g tok/s by a plan at %.3g bits; `tessera plan --batch-size 1 --launch llama.cpp`")
+      :format(tonumber(("%.3g"):format(plan.throughput_tok_s)), plan.mean_bitwidth)
+  end
+  local bytes, memory = core.model(asked.model).num_parameters / 2, 0
+  for _, device in ipairs(cluster.devices) do memory = memory + device.memory_bytes end
+  return ("llama.cpp at 4 bits (%s) keeps about %d %% of the layers on the GPUs, the rest in the host's memory: "
+    .. "llama-server --n-gpu-layers"):format(core.format_bytes(bytes), math.floor(90 * math.min(1, memory / bytes)))
+end
+
+--- Lines of what would serve, the nearest to what was asked first; empty: nothing that was tried does.
+return function(asked, reasons)
+  local cluster, causes, lines = core.cluster(asked.cluster), {}, {}
+  for _, refusal in ipairs(reasons) do causes[refusal.cause] = true end
+  local function add(text) lines[#lines + 1] = text end
+  add(without_bounds(asked))
+  if causes.latency then add(looser_limits(asked)) end
+  add(more_devices(asked, cluster))
+  if causes.memory and not causes.latency then add(in_host_memory(asked, cluster)) end
+  return lines
+end
