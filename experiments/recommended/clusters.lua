@@ -1,5 +1,5 @@
--- What is recommended where nothing is said but the model and the GPUs: twenty clusters, from one GPU to 64 mixed ones,
--- each planned for vLLM and exported.
+-- What is recommended for an offline batch where nothing else is said but the model and the GPUs: twenty clusters, from
+-- one GPU to 64 mixed ones, each planned for vLLM and exported.
 --
 --   tessera run experiments/recommended/clusters.lua
 --
@@ -67,7 +67,7 @@ end
 
 return ts.experiment {
   name = "recommended/clusters",
-  doc = "What is recommended by default on twenty clusters, launched on vLLM",
+  doc = "What is recommended for a batch on twenty clusters, launched on vLLM",
   grid = { case = names },
   quick = { case = { names[1], names[8], names[12], names[16], names[20] } },
   columns = { "layout", "kv_bitwidth", "left_out", "latency_s", "throughput_tok_s", "perplexity_increase", "plan_s",
@@ -86,7 +86,7 @@ return ts.experiment {
     local plan_s = core.clock() - started_s
     if not plan then return { status = why.code, note = why.message, plan_s = plan_s } end
     local folder = ("%s/%s"):format(context.output_dir, point.case:gsub("[^%w.]+", "-"))
-    local written, why_not = plan:export("vllm", folder, { overwrite = true })
+    local written, why_not = plan:export("vllm", folder, { overwrite = true, unlike_engines = true })
     return {
       status = plan.status, layout = layout_of(plan), kv_bitwidth = plan.kv_bitwidth, left_out = #plan.unused_devices,
       latency_s = plan.latency_s, throughput_tok_s = plan.throughput_tok_s, plan_s = plan_s,

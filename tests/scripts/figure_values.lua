@@ -165,11 +165,13 @@ function M.environment(path)
   local first_plan = [[
     local ts = require "tessera"
     local beside = ts.beside
-    ts.beside = function(plan) return beside(plan, { time_limit_s = 60 }) end
-    require("tessera.cli.plan").main { model = "qwen2.5-32b", cluster = "3xT4-16G+1xV100-32G" }]]
+    ts.beside = function(plan, opt) return beside(plan, { time_limit_s = 60, problem = opt.problem }) end
+    require("tessera.cli.plan").main { model = "qwen2.5-32b", cluster = "3xT4-16G+1xV100-32G", batch_size = 32,
+      theta = 1 }]]
   local outputs = {}
 
-  --- What the program prints of the first plan: of `tessera plan --model qwen2.5-32b --cluster 3xT4-16G+1xV100-32G`.
+  --- What the program prints of the first batch: of `tessera plan --model qwen2.5-32b --cluster 3xT4-16G+1xV100-32G
+  --- --batch-size 32 --theta 1`.
   function env.plan_text(flag)
     local words = { host.program, "-e", first_plan, flag }
     local key = flag or ""
@@ -179,6 +181,14 @@ function M.environment(path)
       outputs[key] = out
     end
     return outputs[key]
+  end
+
+  --- What the program prints of a first stream: of `tessera plan --model llama-3.1-8b --cluster 3xT4-16G+1xV100-32G`.
+  function env.stream_text()
+    local words = { host.program, "plan", "--model", "llama-3.1-8b", "--cluster", "3xT4-16G+1xV100-32G" }
+    local status, out, err = host.run_program(words, "")
+    if status ~= 0 then error("the first stream: " .. err, 0) end
+    return out
   end
 
   --- The number that a pattern captures in it.
