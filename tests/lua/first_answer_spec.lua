@@ -55,6 +55,17 @@ describe("tessera plan without a batch", function()
     assert.matches("since %-%-theta is", text)
   end)
 
+  it("is not worse for a device of another vendor more", function()
+    local function rate(cluster)
+      local status, text, err = run("plan", "--model", "llama-3.1-8b", "--cluster", cluster, "--json")
+      assert.equal(0, status, err)
+      return core.from_json(text).options[1].rate_per_s
+    end
+    local both = rate "1xL4+1xMI300X"
+    assert.is_true(both >= rate "1xMI300X" / 1.07) -- rates are known to 7 %
+    assert.is_true(both >= rate "1xL4" / 1.07)
+  end)
+
   it("says what would serve where nothing does", function()
     local status, text, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "1xT4-16G")
     assert.equal(3, status, text)

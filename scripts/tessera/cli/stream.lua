@@ -177,18 +177,26 @@ local function frontier_text(frontier)
     "layout" } })) .. "\n"
 end
 
--- The list; where vLLM can launch nothing on these devices and nobody asks for a launch, what their kernels would do.
-local function answer(given, asked)
-  local options, why = ts.plan_serving(asked)
-  if options or given.runtime or given.launch then return options, why end
-  for _, refusal in ipairs(why.reasons) do
-    if refusal.cause ~= "kernels" then return nil, why end
+-- Types of a cluster that vLLM's launch files do not cover: those of other vendors.
+local function of_others(cluster)
+  local names, seen = {}, {}
+  for _, device in ipairs(core.cluster(cluster).devices) do
+    local is_other = (device.compute_capability or 0) < 2 -- of CUDA, as the launch rules have it
+    if is_other and not seen[device.name] then names[#names + 1], seen[device.name] = device.name, true end
   end
+  return names
+end
+
+-- The list. Where nobody names a runtime or asks for a launch, devices of other vendors count with what their kernels
+-- do.
+local function answer(given, asked)
+  local others = of_others(asked.cluster)
+  if #others == 0 or given.runtime or given.launch then return ts.plan_serving(asked) end
   asked.runtime = "tessera"
-  options = ts.plan_serving(asked)
+  local options, why = ts.plan_serving(asked)
   if not options then return nil, why end
-  options.quality_note = "nothing here is launched by vLLM's files (" .. why.reasons[1].reason .. ")"
-    .. (options.quality_note and "; " .. options.quality_note or "")
+  local note = ("vLLM's launch files do not cover %s: this is what the kernels do"):format(table.concat(others, ", "))
+  options.quality_note = options.quality_note and note .. "; " .. options.quality_note or note
   return options
 end
 
