@@ -210,6 +210,18 @@ local function with_remedies(why, asked)
   return told
 end
 
+local function show(options, given, asked)
+  terminal.say(terminal.wrapped(text_of(options, given.beside ~= false) .. taken.prices(core.cluster(asked.cluster))))
+end
+
+local function written_text(written)
+  local text = ("\nstarts %s\n%s"):format(written.layout, launch_flags.written_text(written))
+  if #written.left_out > 0 then
+    text = ("%s\nleft out: %s\n"):format(text, table.concat(written.left_out, "; "))
+  end
+  return terminal.wrapped(text)
+end
+
 --- Prints the list (or hands it to --json); nil and why where nothing keeps to the limits.
 function M.main(given)
   local asked = M.asked(given)
@@ -218,19 +230,14 @@ function M.main(given)
   if not options then return nil, with_remedies(why, asked) end
   options.published_bits = taken.published_bits(given.model)
   local frontier = given.frontier and options:frontier() or nil
+  if not host.json then show(options, given, asked) end -- before what may fail
   local written, why_not
   if given.launch then written, why_not = launch(options, given) end
   if host.json then
     host.set_result(as_data(options, frontier, written))
   else
-    terminal.say(terminal.wrapped(text_of(options, given.beside ~= false) .. taken.prices(core.cluster(asked.cluster))))
     if frontier then terminal.say(frontier_text(frontier)) end
-    if written then
-      terminal.say(terminal.wrapped(("\nstarts %s\n%s"):format(written.layout, launch_flags.written_text(written))))
-      if #written.left_out > 0 then
-        terminal.say(terminal.wrapped(("left out: %s\n"):format(table.concat(written.left_out, "; "))))
-      end
-    end
+    if written then terminal.say(written_text(written)) end
   end
   if given.save then plan_of(options, "--save"):save(given.save) end
   if given.picture then ts.picture(plan_of(options, "--picture"), given.picture) end
