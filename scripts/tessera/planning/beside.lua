@@ -6,6 +6,7 @@
 local bits_by_layers = require "tessera.planning.bits_by_layers"
 local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local options = require "tessera.options"
 local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
@@ -138,40 +139,33 @@ local function nearest(bitwidths, mean)
   return best
 end
 
--- Devices of each type, 0-based, in the order of the cluster.
-local function by_type(cluster)
-  local names, devices = {}, {}
-  for i, device in ipairs(cluster.devices) do
-    if not devices[device.name] then names[#names + 1], devices[device.name] = device.name, {} end
-    table.insert(devices[device.name], i - 1)
-  end
-  return names, devices
-end
-
 -- The best plan on devices of one type, by the search that made the plan: degrees, replicas, bits and all. A plan and
 -- what it leaves out, or nil and why. Of a cluster of one type that is the plan itself.
 local function on_one_type(problem, plan, limit_s)
-  local names, devices = by_type(problem.cluster)
-  if #names == 1 then return plan, nil, names[1] .. " is the only type" end
-  local clock, best, best_type, words, reasons, late = timer(limit_s), nil, nil, {}, {}, false
-  for i, name in ipairs(names) do
-    local found, why = planners.plan(solver.on_devices(problem, devices[name]),
-      { time_limit_s = clock.left() / (#names - i + 1) })
+  local types = device_types(problem.cluster)
+  if #types == 1 then return plan, nil, types[1].name .. " is the only type" end
+  local clock, best, best_type, words, late = timer(limit_s), nil, nil, {}, false
+  for i, own in ipairs(types) do
+    local found, why = planners.plan(solver.on_devices(problem, own.devices),
+      { time_limit_s = clock.left() / (#types - i + 1) })
     if found then
-      words[name] = ("%.4g s alone"):format(found.latency_s)
-      if not best or found.objective < best.objective then best, best_type = found, name end
+      words[own] = ("%.4g s alone"):format(found.latency_s)
+      if not best or found.objective < best.objective then best, best_type = found, own end
     else
       late = late or why.code ~= "infeasible"
-      words[name] = why.code == "infeasible" and "does not fit alone" or "no plan alone in time"
-      reasons[#reasons + 1] = ("%s: %s"):format(name, words[name])
+      words[own] = why.code == "infeasible" and "does not fit alone" or "no plan alone in time"
     end
   end
+  local list = {}
   if not best then
-    return nil, core.why(late and "time_limit" or "infeasible", "on no type alone; " .. table.concat(reasons, "; "))
+    for i, own in ipairs(types) do list[i] = ("%s: %s"):format(own.name, words[own]) end
+    return nil, core.why(late and "time_limit" or "infeasible", "on no type alone; " .. table.concat(list, "; "))
   end
-  local list = { ("%d x %s alone"):format(#devices[best_type], best_type) }
-  for _, name in ipairs(names) do
-    if name ~= best_type then list[#list + 1] = ("%d x %s left out (%s)"):format(#devices[name], name, words[name]) end
+  list[1] = ("%d x %s alone"):format(#best_type.devices, best_type.name)
+  for _, own in ipairs(types) do
+    if own ~= best_type then
+      list[#list + 1] = ("%d x %s left out (%s)"):format(#own.devices, own.name, words[own])
+    end
   end
   return best, nil, table.concat(list, "; ")
 end

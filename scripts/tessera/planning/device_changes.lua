@@ -2,6 +2,7 @@
 
 local budget = require "tessera.planning.budget"
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local options = require "tessera.options"
 local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
@@ -31,20 +32,14 @@ core.document {
 
 -- Types of the cluster in its order: { name, price, devices = { 0-based, ... }, used = how many of them run layers }.
 local function types_of(plan, cluster)
-  local types, by_name, unused = {}, {}, {}
+  local types, unused = device_types(cluster), {}
   for _, name in ipairs(plan.unused_devices) do
     local device = name:match "^[^@]*"
     unused[device] = (unused[device] or 0) + 1
   end
-  for i, device in ipairs(cluster.devices) do
-    local own = by_name[device.name]
-    if not own then
-      own = { name = device.name, price = device.price_usd_per_h, devices = {} }
-      by_name[device.name], types[#types + 1] = own, own
-    end
-    own.devices[#own.devices + 1] = i - 1
+  for _, own in ipairs(types) do
+    own.price, own.used = own.device.price_usd_per_h, #own.devices - (unused[own.name] or 0)
   end
-  for _, own in ipairs(types) do own.used = #own.devices - (unused[own.name] or 0) end
   return types
 end
 

@@ -1,6 +1,7 @@
 -- Where nothing serves a stream: the smallest changes that do, each tried.
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local plan_serving = require "tessera.serving.plan"
 
 local most_devices = 32
@@ -37,25 +38,12 @@ local function without_bounds(asked)
   return row and ("without %s: %s"):format(table.concat(words, ", "), served(row))
 end
 
--- Types of a cluster in its order, with their numbers.
-local function types_of(cluster)
-  local types, by_name = {}, {}
-  for _, device in ipairs(cluster.devices) do
-    if not by_name[device.name] then
-      by_name[device.name] = { device = device, name = device.name, count = 0 }
-      types[#types + 1] = by_name[device.name]
-    end
-    by_name[device.name].count = by_name[device.name].count + 1
-  end
-  return types
-end
-
 -- As many devices of a type as serve, more than there are: by doubling.
 local function more_devices(asked, cluster)
   local best
-  for _, own in ipairs(types_of(cluster)) do
+  for _, own in ipairs(device_types(cluster)) do
     local count = 1
-    while count <= own.count do count = 2 * count end
+    while count <= #own.devices do count = 2 * count end
     while count <= most_devices and not (best and count >= best.count) do
       local row = try(asked, { cluster = core.cluster { { own.device, count } } })
       if row then
