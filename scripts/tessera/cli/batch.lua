@@ -1,6 +1,7 @@
 -- `tessera plan --batch-size`: a plan of an offline batch, as the papers have it, beside what people run today.
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
@@ -64,11 +65,10 @@ end
 
 -- A planner's name, or bounds in users' words: ts.problem says what is wrong with both.
 local function quality_of(given)
-  if not (given.quality or given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
-  return {
-    at_least = given.quality, max_perplexity_increase = given.max_perplexity_increase,
-    min_accuracy_recovery = given.min_accuracy_recovery,
-  }
+  if not given.quality then return taken.quality_bound(given) end
+  local quality = taken.quality_bound(given) or {}
+  quality.at_least = given.quality
+  return quality
 end
 
 local least_gain = 0.995 -- of the plan's latency: less is no reason to search again
@@ -128,11 +128,9 @@ local function fitted_table(rows)
   end
 end
 
--- What mixing types of devices gains: nil where there is one type.
+-- What mixing types of devices gains: "" where there is one type.
 local function mixing_text(rows, problem)
-  local types = {}
-  for _, device in ipairs(problem.cluster and problem.cluster.devices or {}) do types[device.name] = true end
-  if not next(types, (next(types))) then return "" end
+  if not problem.cluster or #device_types(problem.cluster) == 1 then return "" end
   for _, row in ipairs(rows) do
     if row.planner == "best_homogeneous" then
       if not row.speedup then return ("Gain of mixing: %s\n\n"):format(row.note) end
@@ -217,8 +215,8 @@ end
 
 local function describe(given)
   local description = options.of_flags(given, "ts.problem")
-  description.model, description.cluster = given.model, taken.cluster(given)
-  description.bitwidths = description.bitwidths or taken.bitwidths(given.model)
+  description.model, description.cluster = taken.model(given), taken.cluster(given)
+  description.bitwidths = description.bitwidths or taken.bitwidths(description.model)
   description.workload = options.of_flags(given, "ts.workload")
   description.quality = quality_of(given)
   return description

@@ -8,12 +8,12 @@ local M = {}
 -- Flags that a stream has, too; every other one is of an offline batch.
 local of_streams = {}
 for _, name in ipairs { "model", "cluster", "prompt_tokens", "output_tokens", "lengths", "bitwidths", "kv_bitwidth",
-  "tensor_parallel", "kernel_set", "runtime", "max_perplexity_increase", "min_accuracy_recovery", "rate", "ttft_p99",
-  "tpot_p99",
-  "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean", "launch", "out", "runtime_version", "checkpoint", "unlike_engines",
-  "overwrite", "save", "picture", "beside", "usd_per_hour" } do
+  "tensor_parallel", "kernel_set", "runtime", "max_perplexity_increase", "min_accuracy_recovery", "rate", "launch",
+  "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite", "save", "picture", "beside",
+  "usd_per_hour" } do
   of_streams[name] = true
 end
+for _, name in ipairs(stream.limits) do of_streams[name] = true end
 
 -- The flag that asks for a batch: --batch-size, or the first other that streams do not have.
 local function asked_by(given)

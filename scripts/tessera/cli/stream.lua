@@ -2,6 +2,7 @@
 -- where no batch is asked for.
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local tables = require "tessera.options"
@@ -21,12 +22,13 @@ local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, bur
 -- Limits where none is given: what a chat feels quick with.
 local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }
 
-local limits = { "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean" }
+--- The flags of limits, of which each is a metric and its statistic.
+M.limits = { "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean" }
 
 -- The limits in force, by flag.
 local function limits_of(given)
   local list, any = {}, false
-  for _, name in ipairs(limits) do
+  for _, name in ipairs(M.limits) do
     list[name] = given[name]
     any = any or given[name] ~= nil
   end
@@ -62,13 +64,6 @@ local function traffic_of(given)
   return traffic
 end
 
-local function quality_of(given)
-  if not (given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
-  return {
-    max_perplexity_increase = given.max_perplexity_increase, min_accuracy_recovery = given.min_accuracy_recovery,
-  }
-end
-
 local function check(given)
   local known = {}
   for i, scheduler in ipairs(ts.schedulers()) do
@@ -93,11 +88,11 @@ function M.asked(flags)
   end })
   check(given)
   local asked = tables.of_flags(given, "ts.plan_serving")
-  asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(limits_of(given)), quality_of(given)
+  asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(limits_of(given)), taken.quality_bound(given)
   asked.objective = given.objective or (given.rate and "gpus" or "rate")
   asked.engine = tables.of_flags(given, "ts.engine")
-  asked.cluster = taken.cluster(given)
-  asked.bitwidths = asked.bitwidths or taken.bitwidths(given.model)
+  asked.model, asked.cluster = taken.model(given), taken.cluster(given)
+  asked.bitwidths = asked.bitwidths or taken.bitwidths(asked.model)
   return asked
 end
 
@@ -113,7 +108,7 @@ local function settings(given, asked)
       given.output_tokens or defaults.output_tokens)
   end
   if given.rate then words[#words + 1] = ("%g of them a second"):format(given.rate) end
-  for _, name in ipairs(limits) do
+  for _, name in ipairs(M.limits) do
     local metric, statistic = name:match "^(%w+)_(%w+)$"
     local limit_s = asked.slo[metric .. "_s"] and asked.slo[metric .. "_s"][statistic]
     if limit_s then
@@ -179,10 +174,10 @@ end
 
 -- Types of a cluster that vLLM's launch files do not cover: those of other vendors.
 local function of_others(cluster)
-  local names, seen = {}, {}
-  for _, device in ipairs(core.cluster(cluster).devices) do
-    local is_other = (device.compute_capability or 0) < 2 -- of CUDA, as the launch rules have it
-    if is_other and not seen[device.name] then names[#names + 1], seen[device.name] = device.name, true end
+  local names = {}
+  for _, own in ipairs(device_types(core.cluster(cluster))) do
+    local capability = own.device.compute_capability or 0
+    if capability < 2 then names[#names + 1] = own.name end -- of CUDA, as the launch rules have it
   end
   return names
 end
@@ -228,7 +223,7 @@ function M.main(given)
   if not host.json then terminal.out:write(terminal.wrapped(settings(given, asked)), "\n") end
   local options, why = answer(given, asked)
   if not options then return nil, with_remedies(why, asked) end
-  options.published_bits = taken.published_bits(given.model)
+  options.published_bits = taken.published_bits(asked.model)
   local frontier = given.frontier and options:frontier() or nil
   if not host.json then show(options, given, asked) end -- before what may fail
   local written, why_not

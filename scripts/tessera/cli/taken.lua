@@ -1,15 +1,25 @@
 -- What the words of a command line were taken for: sheets, checkpoints, prices of one's own.
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local hub = require "tessera.launch.hub"
-local ts = require "tessera"
 
 local M = {}
 
---- The cluster that is named, with the prices of --usd-per-hour in it; without such prices the name itself.
+-- What `read` makes of a name, once, as it may look through every sheet; the name itself where it is none, so that who
+-- plans it says what is wrong.
+local function read_once(read, name)
+  local ok, object = pcall(read, name)
+  return ok and object or name
+end
+
+--- The model that is named.
+function M.model(given) return read_once(core.model, given.model) end
+
+--- The cluster that is named, with the prices of --usd-per-hour in it.
 function M.cluster(given)
-  if not given.usd_per_hour then return given.cluster end
-  local cluster = ts.cluster(given.cluster)
+  if not given.usd_per_hour then return read_once(core.cluster, given.cluster) end
+  local cluster = core.cluster(given.cluster)
   for _, text in ipairs(given.usd_per_hour) do
     local device, price = text:match "^%s*([^=]-)%s*=%s*([%d.eE+-]+)%s*$"
     if not tonumber(price) then
@@ -21,25 +31,25 @@ function M.cluster(given)
   return cluster
 end
 
--- The model of a name; nil of one that is none, which whoever plans it says.
-local function model_of(name)
-  local ok, model = pcall(core.model, name)
-  return ok and model or nil
+--- What flags ask of quality in users' words; nil where they ask for nothing.
+function M.quality_bound(given)
+  if not (given.max_perplexity_increase or given.min_accuracy_recovery) then return nil end
+  return {
+    max_perplexity_increase = given.max_perplexity_increase, min_accuracy_recovery = given.min_accuracy_recovery,
+  }
 end
 
---- Bits of a model whose weights were published quantised (gpt-oss, DeepSeek-V3); nil of others.
-function M.published_bits(name)
-  local model = model_of(name)
-  local id = model and hub.id_of(model)
+--- Bits of a model (of M.model) whose weights were published quantised (gpt-oss, DeepSeek-V3); nil of others.
+function M.published_bits(model)
+  local id = type(model) ~= "string" and hub.id_of(model)
   local birth = id and hub.birth_of(id)
   return birth and birth.bitwidth
 end
 
 --- The bitwidth of a checkpoint that is quantised, as its name tells or as the model was published, in a list; nil for
 --- others. Nothing is gained by running it at more, and it is what was named.
-function M.bitwidths(name)
-  local model = model_of(name)
-  local bits = model and model.checkpoint_bits or M.published_bits(name)
+function M.bitwidths(model)
+  local bits = type(model) ~= "string" and model.checkpoint_bits or M.published_bits(model)
   return bits and bits < 16 and { bits } or nil
 end
 
@@ -58,10 +68,10 @@ end
 
 --- "prices: A100-80G 1.29 USD/h (as given), ...": what costs are counted with; "" where no device has a price.
 function M.prices(cluster)
-  local words, seen = {}, {}
-  for _, device in ipairs(cluster.devices) do
-    if device.price_usd_per_h and not seen[device.name] then
-      seen[device.name] = true
+  local words = {}
+  for _, own in ipairs(device_types(cluster)) do
+    local device = own.device
+    if device.price_usd_per_h then
       words[#words + 1] = ("%s %.2f USD/h (%s)"):format(device.name, device.price_usd_per_h,
         device.price_source:match "^[^;(]*":gsub("%s+$", ""))
     end
