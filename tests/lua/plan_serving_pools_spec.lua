@@ -115,6 +115,7 @@ describe("pools of unlike GPUs", function()
       return #row.parts == 1 and row.bitwidth == mix.bitwidth and row.kv_bitwidth == mix.kv_bitwidth
     end))
     assert.equal(alone.perplexity_increase, mix.perplexity_increase)
+    assert.matches("of unlike engines: that of the worst", text)
     assert.matches("one engine of many was simulated, alone", text)
     assert.matches("16/8%-bit weights", (text:gsub("8/16%-bit", "16/8-bit")))
   end)

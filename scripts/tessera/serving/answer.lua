@@ -154,10 +154,39 @@ local function other_lines(list, lines)
   end
 end
 
+local function is_mixed(row)
+  return values_of(row, "bitwidth"):find "/" ~= nil or values_of(row, "kv_bitwidth"):find "/" ~= nil
+end
+
+-- What has to be known to compare the rows.
+local function add_caveats(list, lines)
+  local first = list[1]
+  for _, row in ipairs(list) do
+    if is_mixed(row) then
+      lines[#lines + 1] = "perplexity of unlike engines: that of the worst"
+      break
+    end
+  end
+  for _, row in ipairs(list) do
+    if list.objective == "rate" and first.high_per_s and row.scope ~= "whole" and row.rate_per_s > first.rate_per_s then
+      lines[#lines + 1] = ("the first held %.4g req/s and failed at %.4g; what was not simulated whole may hold less "
+        .. "than it promises, too"):format(first.rate_per_s, first.high_per_s)
+      break
+    end
+  end
+  if list.aggregated_over_disaggregated then
+    lines[#lines + 1] = ("the first with prefill and decode in one engine: %.2f times the rate per device of the first "
+      .. "pools"):format(list.aggregated_over_disaggregated)
+  end
+end
+
 --- The list as text, all of it or its first.
 return function(list, with_others)
   local lines = first_lines(list)
-  if with_others ~= false then other_lines(list, lines) end
+  if with_others ~= false then
+    other_lines(list, lines)
+    add_caveats(list, lines)
+  end
   lines[#lines + 1] = ("\n%d engines and deployments simulated, %d ruled out by their bounds; %s"):format(
     list.simulated, list.bounded, list[1].source)
   return table.concat(lines, "\n") .. "\n"
