@@ -31,6 +31,8 @@ OptionSpec prices_option();
 /// Adds the library's own options to those of a verb, so that flags and scripts cannot disagree.
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options);
 
+/// Adds --launch, which says what it writes of whom, and what belongs to it.
+void add_launch_flags(OptionTable& table, OptionSpec launch);
 /// Adds the limits on latency and the rate of a stream of requests.
 void add_stream_flags(OptionTable& table);
 

@@ -63,18 +63,6 @@ void add_engine(OptionTable& t) {
   }
 }
 
-void add_launch(OptionTable& t) {
-  t.options.push_back({.name = "launch",
-                       .type = choice,
-                       .doc = "Writes what starts the best, into the folder --out",
-                       .choices = {"vllm", "json"}});
-  t.options.push_back(as_text("out", "Folder that --launch writes"));
-  t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
-  t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
-  t.options.push_back(
-      {.name = "overwrite", .type = boolean, .doc = "A folder that --launch wrote before may go"});
-}
-
 }  // namespace
 
 void add_stream_flags(OptionTable& table) {
@@ -114,7 +102,10 @@ const OptionTable& capacity_options() {
         {.name = "frontier",
          .type = boolean,
          .doc = "Prints tokens per second and user against tokens per second and GPU, too"});
-    add_launch(t);
+    add_launch_flags(t, {.name = "launch",
+                         .type = choice,
+                         .doc = "Writes what starts the best, into the folder --out",
+                         .choices = {"vllm", "json"}});
     return t;
   }();
   return options;

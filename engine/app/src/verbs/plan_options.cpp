@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "core_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/quality.h"
@@ -15,6 +17,17 @@ OptionSpec prices_option() {
           .type = OptionType::text_list,
           .doc = "Price of a device type, as A100-80G=1.29; can be repeated",
           .unit = "USD/h"};
+}
+
+void add_launch_flags(OptionTable& table, OptionSpec launch) {
+  table.options.push_back(std::move(launch));
+  table.options.push_back(as_text("out", "Folder that --launch writes"));
+  table.options.push_back(
+      as_text("runtime_version", "Version of the runtime that --launch is for"));
+  table.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+  table.options.push_back({.name = "overwrite",
+                           .type = OptionType::boolean,
+                           .doc = "A folder that --launch wrote before may go"});
 }
 
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
@@ -67,21 +80,15 @@ const OptionTable& plan_options() {
                          .doc = "Shows what people run today on the same problem",
                          .default_text = "true"});
     t.options.push_back(as_text("save", "Writes the plan to this file"));
-    t.options.push_back(
-        {.name = "launch",
-         .type = OptionType::choice,
-         .doc = "Also writes what starts servers that run the plan, into the folder --out; plans "
-                "for that runtime",
-         .choices = {"vllm", "llama.cpp", "json"}});
-    t.options.push_back(as_text("out", "Folder that --launch writes"));
-    t.options.push_back(as_text("runtime_version", "Version of the runtime that --launch is for"));
-    t.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
+    add_launch_flags(
+        t, {.name = "launch",
+            .type = OptionType::choice,
+            .doc = "Also writes what starts servers that run the plan, into the folder --out; "
+                   "plans for that runtime",
+            .choices = {"vllm", "llama.cpp", "json"}});
     t.options.push_back({.name = "unlike_engines",
                          .type = OptionType::boolean,
                          .doc = "Of --launch: engines behind one address may serve unlike bits"});
-    t.options.push_back({.name = "overwrite",
-                         .type = OptionType::boolean,
-                         .doc = "A folder that --launch wrote before may go"});
     t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
     return t;
   }();
