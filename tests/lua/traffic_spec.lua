@@ -47,6 +47,8 @@ describe("a workload of lengths", function()
       assert.equal(7, w.prompt_tokens)
       assert.equal(3, w.output_tokens)
     end
+    local mooncake = ts.workload { lengths = trace "timestamp_ms,input_length,output_length\n250,7,3\n27750.5,5,4\n" }
+    assert.same({ 0, 27.5005 }, mooncake:requests().arrival_s)
     for text, message in pairs {
       ["timestamp,prompt_tokens,output_tokens\nnoon,7,3\n"] = "line 2: 'timestamp' is 'noon'",
       ["timestamp,prompt_tokens,output_tokens\n2023-02-30 00:00:00,7,3\n"] = "line 2",

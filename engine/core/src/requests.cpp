@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <initializer_list>
 #include <optional>
 
 #include "tessera/core/csv.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
-#include "tessera/core/length_columns.h"
+#include "tessera/core/request_columns.h"
 #include "tessera/core/text.h"
 
 namespace tessera {
@@ -20,10 +19,6 @@ namespace {
 constexpr std::int64_t kMaxRequestTokens = 100'000'000;
 constexpr double kMaxArrival_s = 1e12;
 constexpr std::uint64_t kLargestFile = 1ull << 30;
-
-struct Columns {
-  std::size_t prompt, output, arrival = CsvReader::none;
-};
 
 /// Takes a number of just so many digits.
 bool take_digits(std::string_view& text, std::size_t count, int& value) {
@@ -40,23 +35,18 @@ bool take(std::string_view& text, std::string_view any_of) {
   return true;
 }
 
-double arrival_s(const CsvReader& csv, std::size_t column) {
-  const std::string_view text = csv.field(column);
-  std::optional<double> seconds = to_number(text);
-  if (const auto stamp = parse_time_stamp(text); !seconds && stamp) {
-    seconds = static_cast<double>(stamp->whole_s) + stamp->fraction_s;
+/// Seconds, from where the column counts them.
+double arrival_s(const CsvReader& csv, const RequestColumns& columns) {
+  switch (columns.clock) {
+    case RequestColumns::Clock::seconds:
+      return csv.number(columns.arrival, 0, kMaxArrival_s);
+    case RequestColumns::Clock::milliseconds:
+      return csv.number(columns.arrival, 0, 1e3 * kMaxArrival_s) / 1e3;
+    case RequestColumns::Clock::stamps:
+      break;
   }
-  if (seconds && *seconds >= 0 && *seconds <= kMaxArrival_s) return *seconds;
-  csv.refuse(fmt::format("{} is {}, seconds or a time such as 2023-11-16 18:15:46.68 is needed",
-                         csv.name_of(column), quote(text)));
-}
-
-/// The columns by name, or nothing where the first row has no such names.
-std::optional<Columns> named_columns(const CsvReader& csv) {
-  const LengthColumns lengths(csv);
-  if (!lengths.are_there()) return std::nullopt;
-  return Columns{lengths.prompt, lengths.output,
-                 one_of(csv, {"arrival_s", "timestamp", "arrived_at", "arrival_time"})};
+  const TimeStamp stamp = arrival_stamp(csv, columns.arrival);
+  return static_cast<double>(stamp.whole_s) + stamp.fraction_s;
 }
 
 class RequestReader {
@@ -72,10 +62,11 @@ class RequestReader {
         std::any_of(first.fields().begin(), first.fields().end(),
                     [](std::string_view field) { return to_number(field).has_value(); });
     CsvReader csv(text_, path_);
-    std::optional<Columns> columns;
+    std::optional<RequestColumns> columns;
     if (!numbers) {
       csv.read_header();
-      columns = named_columns(csv);
+      columns.emplace(csv);
+      if (!columns->have_lengths()) columns.reset();
     }
     while (csv.next()) add(csv, columns ? *columns : last_two(csv));
     if (trace_.requests.empty()) {
@@ -89,7 +80,7 @@ class RequestReader {
   }
 
  private:
-  static Columns last_two(const CsvReader& csv) {
+  static RequestColumns last_two(const CsvReader& csv) {
     const std::size_t count = csv.fields().size();
     if (count < 2) {
       csv.refuse("one field, where a prompt and an output length (tokens) are needed");
@@ -97,11 +88,11 @@ class RequestReader {
     return {count - 2, count - 1};
   }
 
-  void add(const CsvReader& csv, const Columns& columns) {
+  void add(const CsvReader& csv, const RequestColumns& columns) {
     TracedRequest request;
     request.prompt_tokens = csv.integer(columns.prompt, 1, kMaxRequestTokens);
     request.output_tokens = csv.integer(columns.output, 1, kMaxRequestTokens);
-    if (columns.arrival != CsvReader::none) request.arrival_s = arrival_s(csv, columns.arrival);
+    if (columns.arrival != CsvReader::none) request.arrival_s = arrival_s(csv, columns);
     if (request.prompt_tokens > max_prompt_ || request.output_tokens > max_output_) {
       ++trace_.num_left_out;
     } else {
@@ -164,19 +155,6 @@ std::int64_t largest(const RequestTrace& trace, Value value) {
 }
 
 }  // namespace
-
-std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (csv.column(name) != CsvReader::none) return csv.column(name);
-  }
-  return CsvReader::none;
-}
-
-LengthColumns::LengthColumns(const CsvReader& csv)
-    : prompt(one_of(csv, {"prompt_tokens", "contexttokens", "input_tokens", "num_prefill_tokens",
-                          "input_length", "prompt_len"})),
-      output(one_of(csv, {"output_tokens", "generatedtokens", "num_decode_tokens", "output_length",
-                          "output_len"})) {}
 
 double RequestTrace::mean_prompt_tokens() const {
   return mean(*this, [](const TracedRequest& r) { return r.prompt_tokens; });

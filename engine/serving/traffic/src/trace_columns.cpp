@@ -2,7 +2,6 @@
 #include <initializer_list>
 
 #include "tessera/core/error.h"
-#include "tessera/core/length_columns.h"
 #include "tessera/core/text.h"
 #include "trace_reader.h"
 
@@ -16,20 +15,8 @@ namespace {
 
 }  // namespace
 
-TraceColumns::TraceColumns(const CsvReader& csv) {
-  const LengthColumns lengths(csv);
-  prompt = lengths.prompt;
-  output = lengths.output;
-  arrival = csv.column("arrival_s");
-  if (arrival == CsvReader::none) {
-    arrival = csv.column("timestamp_ms");
-    clock = Clock::milliseconds;
-  }
-  if (arrival == CsvReader::none) {
-    arrival = one_of(csv, {"timestamp", "arrived_at", "arrival_time"});
-    clock = Clock::stamps;
-  }
-  if (!lengths.are_there()) {
+TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
+  if (!have_lengths()) {
     refuse_columns(csv, "no columns of prompt and output lengths (prompt_tokens, output_tokens)");
   }
   if (arrival == CsvReader::none) {

@@ -14,7 +14,6 @@ namespace tessera::serving {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 1ull << 30;
-constexpr double kMaxStamp_s = 1e12;
 constexpr auto kMaxId = static_cast<std::int64_t>(kMaxExactInteger);
 
 class TraceReader {
@@ -154,24 +153,14 @@ class TraceReader {
 
   /// Ticks since the first row's.
   Ticks stamp(std::size_t column) {
-    const std::string_view text = csv_.field(column);
-    std::optional<TimeStamp> stamp = parse_time_stamp(text);
-    if (const auto number = to_number(text); !stamp && number && std::abs(*number) <= kMaxStamp_s) {
-      const double whole = std::floor(*number);
-      stamp = TimeStamp{static_cast<std::int64_t>(whole), *number - whole};
-    }
-    if (!stamp) {
-      csv_.refuse(
-          fmt::format("{} is {}, seconds or a time such as 2023-11-16 18:15:46.68 is needed",
-                      csv_.name_of(column), quote(text)));
-    }
-    if (traffic_.requests.empty()) first_s_ = stamp->whole_s;
-    const std::int64_t whole_s = stamp->whole_s - first_s_;
+    const TimeStamp stamp = arrival_stamp(csv_, column);
+    if (traffic_.requests.empty()) first_s_ = stamp.whole_s;
+    const std::int64_t whole_s = stamp.whole_s - first_s_;
     if (std::abs(static_cast<double>(whole_s)) > kLongestRun_s / 2) {
       csv_.refuse(fmt::format("{} is {}, more than {} s from the first", csv_.name_of(column),
-                              quote(text), kLongestRun_s / 2));
+                              quote(csv_.field(column)), kLongestRun_s / 2));
     }
-    return whole_s * kTicksPerSecond + static_cast<Ticks>(std::llround(stamp->fraction_s * 1e12));
+    return whole_s * kTicksPerSecond + static_cast<Ticks>(std::llround(stamp.fraction_s * 1e12));
   }
 
   void from_first() {

@@ -4,21 +4,17 @@
 #include <vector>
 
 #include "generate.h"
-#include "tessera/core/csv.h"
+#include "tessera/core/request_columns.h"
 #include "tessera/serving/traffic_options.h"
 
 namespace tessera::serving {
 
 /// Where the parts of a request stand in a row; CsvReader::none: nowhere.
-struct TraceColumns {
+struct TraceColumns : RequestColumns {
   explicit TraceColumns(const CsvReader& csv);
 
-  /// How arrivals are written.
-  enum class Clock { seconds, milliseconds, stamps };
-
-  std::size_t arrival, prompt, output, max_tokens, priority, slo_class, prefix_group, prefix_tokens,
-      session, after, cancel_after, block_ids, block_id_tokens;
-  Clock clock = Clock::seconds;
+  std::size_t max_tokens, priority, slo_class, prefix_group, prefix_tokens, session, after,
+      cancel_after, block_ids, block_id_tokens;
   std::vector<std::string> left_out;  ///< columns that nothing is known of
 };
 
