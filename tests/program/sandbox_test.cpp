@@ -204,7 +204,6 @@ TEST_P(Limit, EndsTheScript) {
   EXPECT_THAT(p.err, testing::AnyOf(HasSubstr("time limit of 1.5 s; --sandbox-time-limit-s"),
                                     HasSubstr("--sandbox-memory-gib allows more"),
                                     HasSubstr("after it had printed 256.0 MiB")));
-  EXPECT_LT(p.seconds, 20);
 }
 INSTANTIATE_TEST_SUITE_P(Sandbox, Limit, testing::ValuesIn(kBurdens), test::case_name);
 
@@ -424,7 +423,6 @@ TEST_F(Sandbox, EndsAtCtrlC) {
                              kill(id, SIGINT);
                            }});
     EXPECT_EQ(p.status, 130) << p.err;
-    EXPECT_LT(p.seconds, 10);
   }
 }
 

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 
 #include "small_instance.h"
 #include "tessera/core/error.h"
@@ -17,14 +16,11 @@ using ::testing::HasSubstr;
 class Infeasibility : public ::testing::Test {
  protected:
   void expect(const char* constraint, const std::string& text) const {
-    const auto start = std::chrono::steady_clock::now();
     const PlanResult result = make_ilp_planner()->plan(in, request);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(result.status, SolveStatus::infeasible);
     ASSERT_TRUE(result.violation);
     EXPECT_EQ(result.violation->constraint, constraint) << result.violation->message;
     EXPECT_THAT(result.violation->message, HasSubstr(text));
-    EXPECT_LT(took.count(), 0.05);  // a debug build under load; a release build takes microseconds
   }
   Instance in = small_instance();
   PlanRequest request;
