@@ -300,8 +300,7 @@ ServingPlans plan_serving(const ServingRequest& request, const DataFolders& fold
   check_record(request, FieldPath{path, "."});
   if (request.quality.is_set() || request.bitwidths) return searched(request, folders, path);
   ServingRequest within = request;
-  within.quality.max_perplexity_increase = kDefaultPerplexityIncrease;
-  within.quality.at = BoundAt::mid;
+  within.quality = kDefaultQuality;
   ServingPlans plans = searched(within, folders, path);
   if (!plans.rows.empty()) return plans;
   ServingRequest any = request;
@@ -311,7 +310,7 @@ ServingPlans plan_serving(const ServingRequest& request, const DataFolders& fold
   fewer_bits.quality_note = fmt::format(
       "nothing that keeps to the SLO fits with a predicted rise of perplexity of at "
       "most {:g} %: fewer bits are in use",
-      100 * kDefaultPerplexityIncrease);
+      100 * *kDefaultQuality.max_perplexity_increase);
   return fewer_bits;
 }
 

@@ -9,10 +9,6 @@
 namespace tessera::solver {
 namespace {
 
-Runtime launched_by(ServingRuntime runtime) {
-  return runtime == ServingRuntime::vllm ? Runtime::vllm : Runtime::tessera;
-}
-
 std::string first_of(const std::vector<std::string>& found) {
   return found.empty() ? std::string{} : found.front();
 }
@@ -24,18 +20,18 @@ TransferEnd transfer_end(const PoolEnd& end) {
 
 }  // namespace
 
-std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configuration) {
-  return first_of(kernel_obstacles(launched_by(runtime), {configuration.bitwidth},
-                                   configuration.kv_bitwidth, configuration.type->name,
+std::string kernel_obstacle(Runtime runtime, const Configuration& configuration) {
+  return first_of(kernel_obstacles(runtime, {configuration.bitwidth}, configuration.kv_bitwidth,
+                                   configuration.type->name,
                                    configuration.type->compute_capability));
 }
 
-std::string engine_obstacle(ServingRuntime runtime, const Configuration& configuration,
+std::string engine_obstacle(Runtime runtime, const Configuration& configuration,
                             const AssembledDeployment& one, bool any_kernels) {
   const cost::KernelSet& kernels = one.context->kernel_set;
   std::string obstacle =
-      first_of(launch_obstacles(launched_by(runtime), *one.context, one.placement.value(), 0));
-  if (runtime != ServingRuntime::vllm || !obstacle.empty()) return obstacle;
+      first_of(launch_obstacles(runtime, *one.context, one.placement.value(), 0));
+  if (runtime != Runtime::vllm || !obstacle.empty()) return obstacle;
   if (!any_kernels || kernels.runtime == name_of(runtime)) return {};
   return fmt::format(
       "no kernel of vLLM is priced for {}-bit weights on {} (kernel set {} has one, for runtime = "
@@ -43,8 +39,8 @@ std::string engine_obstacle(ServingRuntime runtime, const Configuration& configu
       configuration.bitwidth, configuration.type->name, kernels.name);
 }
 
-std::string transfer_obstacle(ServingRuntime runtime, const PoolEnd& from, const PoolEnd& to) {
-  return transfer_obstacle(launched_by(runtime), transfer_end(from), transfer_end(to));
+std::string transfer_obstacle(Runtime runtime, const PoolEnd& from, const PoolEnd& to) {
+  return solver::transfer_obstacle(runtime, transfer_end(from), transfer_end(to));
 }
 
 }  // namespace tessera::solver

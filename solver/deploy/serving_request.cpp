@@ -21,7 +21,7 @@ double solver::ServingRequest::strictest_s(serving::Metric metric) const {
 
 std::vector<std::int32_t> solver::ServingRequest::candidate_bitwidths() const {
   if (bitwidths) return *bitwidths;
-  if (runtime == ServingRuntime::tessera) return {16, 8, 4, 3};
+  if (runtime == Runtime::tessera) return {16, 8, 4, 3};
   return {16, 8, 4};
 }
 
@@ -34,6 +34,11 @@ void Fields<solver::ServingRequest>::check(const R& request, const FieldPath& pa
                                 [](const serving::Slo& slo) { return slo.empty(); });
   if (none) {
     refuse(path("slo"), "give limits, such as { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.05 } }");
+  }
+  if (request.runtime == solver::Runtime::llama_cpp) {
+    refuse(path("runtime"),
+           "nothing here simulates a stream on llama.cpp; give vllm or tessera, or plan a batch "
+           "for it (ts.problem, `tessera plan --batch-size 1 --runtime llama.cpp`)");
   }
   const auto check_some = [&](const char* name, const auto& list) {
     if (list && list->empty())

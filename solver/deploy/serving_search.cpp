@@ -115,7 +115,7 @@ std::optional<serving::KvTransfer> ServingSearch::transfer_over(
   if (!slowest) return std::nullopt;
   return serving::KvTransfer{.bytes_per_s = slowest->bytes_per_s,
                              .latency_s = slowest->latency_s,
-                             .per_layer = request_.runtime != ServingRuntime::vllm};
+                             .per_layer = request_.runtime != Runtime::vllm};
 }
 
 DeploymentOptions ServingSearch::options_of(

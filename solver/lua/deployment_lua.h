@@ -39,6 +39,8 @@ void register_capacity(lua_State* L);
 // ts.plan_serving(options): rows, and what was found.
 const OptionTable& plan_serving_options();
 int plan_serving(lua_State* L);
+/// What may be lost where nothing is said of quality, as `quality` of ts.plan_serving.
+int default_quality(lua_State* L);
 void register_plan_serving(lua_State* L);
 
 /// Ends a run after Ctrl-C, or where what the script may take has been taken: a run is one call, in

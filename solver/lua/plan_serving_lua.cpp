@@ -171,6 +171,12 @@ const OptionTable& plan_serving_options() {
   return table;
 }
 
+int default_quality(lua_State* L) {
+  lua_newtable(L);
+  lua_kit::set_fields(L, solver::kDefaultQuality);
+  return 1;
+}
+
 /// The rows, and beside them what was found: nothing but `why_none` where there are none.
 int plan_serving(lua_State* L) {
   const std::string path = "ts.plan_serving";

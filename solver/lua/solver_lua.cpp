@@ -80,7 +80,8 @@ void register_solver(lua_State* L) {
                             {"deployment", lua_kit::guarded<new_deployment>},
                             {"serve", lua_kit::guarded<serve>},
                             {"max_rate", lua_kit::guarded<max_rate>},
-                            {"plan_serving", lua_kit::guarded<plan_serving>}});
+                            {"plan_serving", lua_kit::guarded<plan_serving>},
+                            {"default_quality", lua_kit::guarded<default_quality>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -153,5 +153,7 @@ describe("the runtime of a search", function()
     assert.matches('runtime = "tessera"', why.message)
     _, _, why = bits("vllm", { cluster = "1xMI300X" })
     assert.matches("launch files are for NVIDIA's GPUs", why.message)
+    support.raises("invalid_argument", "nothing here simulates a stream on llama.cpp",
+      function() search(nil, { runtime = "llama.cpp" }) end)
   end)
 end)

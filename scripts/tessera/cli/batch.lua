@@ -5,6 +5,7 @@ local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
+local solver = require "tessera.solver"
 local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
@@ -52,7 +53,7 @@ local function settings(problem, planner, replicas, flag)
       problem.cluster:topology())
 end
 
-local default_quality = { max_perplexity_increase = 0.01, at = "mid" }
+local default_quality = solver.default_quality()
 
 -- Flags beside which the default bound on quality does not belong: they say themselves what quality is worth, or ask
 -- for a published setting.

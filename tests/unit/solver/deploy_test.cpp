@@ -168,8 +168,8 @@ TEST(RuntimeRules, SayWhatVllmCannotRun) {
     Configuration c{.type = device_types(cluster).front()};
     c.bitwidth = bitwidth;
     c.kv_bitwidth = kv_bitwidth;
-    EXPECT_EQ(kernel_obstacle(ServingRuntime::tessera, c), "");
-    return kernel_obstacle(ServingRuntime::vllm, c);
+    EXPECT_EQ(kernel_obstacle(Runtime::tessera, c), "");
+    return kernel_obstacle(Runtime::vllm, c);
   };
   EXPECT_EQ(obstacle("1xL4", 8, 8), "");
   EXPECT_EQ(obstacle("1xL4", 3, 16), "vLLM has no kernel for 3-bit weights");
@@ -181,7 +181,7 @@ TEST(RuntimeRules, SayWhatVllmCannotRun) {
 TEST(RuntimeRules, JoinOnlyPoolsThatReadEachOther) {
   const Cluster cluster = find_cluster("8xL4", folders());
   const Configuration a{.type = device_types(cluster).front(), .tensor_parallel = 2};
-  const auto joined = [&](ServingRuntime runtime, auto change) {
+  const auto joined = [&](Runtime runtime, auto change) {
     Configuration b = a;
     std::string checkpoint = "16";
     change(b, checkpoint);
@@ -192,13 +192,12 @@ TEST(RuntimeRules, JoinOnlyPoolsThatReadEachOther) {
   const auto three = [](Configuration& b, Text&) { b.tensor_parallel = 3; };
   const auto kv = [](Configuration& b, Text&) { b.kv_bitwidth = 8; };
   const auto other = [](Configuration&, Text& checkpoint) { checkpoint = "8 fp8"; };
-  EXPECT_EQ(joined(ServingRuntime::vllm, four), "");
-  EXPECT_EQ(joined(ServingRuntime::vllm, three),
-            "pools: degrees 2 and 3, neither divides the other");
-  EXPECT_EQ(joined(ServingRuntime::tessera, three), "");
-  EXPECT_EQ(joined(ServingRuntime::tessera, kv), "pools: unlike KV caches");
-  EXPECT_EQ(joined(ServingRuntime::vllm, other), "pools: vLLM wants one checkpoint in both");
-  EXPECT_EQ(joined(ServingRuntime::tessera, other), "");
+  EXPECT_EQ(joined(Runtime::vllm, four), "");
+  EXPECT_EQ(joined(Runtime::vllm, three), "pools: degrees 2 and 3, neither divides the other");
+  EXPECT_EQ(joined(Runtime::tessera, three), "");
+  EXPECT_EQ(joined(Runtime::tessera, kv), "pools: unlike KV caches");
+  EXPECT_EQ(joined(Runtime::vllm, other), "pools: vLLM wants one checkpoint in both");
+  EXPECT_EQ(joined(Runtime::tessera, other), "");
 }
 
 TEST(PlanServing, ListsFirstWhatWasSimulatedWholeAndKeepsToTheSlo) {
@@ -246,7 +245,7 @@ TEST(PlanServing, PipelinesOverUnlikeDevicesServeWhatNoTypeHolds) {
 TEST(PlanServing, PipelinesOverUnlikeDevicesLowerNoRate) {
   for (const char* cluster : {"(1xA100-40G+2xT4-16G)", "2xA100-40G+2xL4", "2x(1xL4+1xT4-16G)",
                               "1xL4+1xT4-16G+1xV100-32G"}) {
-    for (const ServingRuntime runtime : {ServingRuntime::vllm, ServingRuntime::tessera}) {
+    for (const Runtime runtime : {Runtime::vllm, Runtime::tessera}) {
       ServingRequest request = request_of(cluster, ServingGoal::rate);
       request.runtime = runtime;
       request.disaggregated = false;

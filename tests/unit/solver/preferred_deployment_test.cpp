@@ -90,7 +90,8 @@ TEST(PreferredDeployment, KeepsTheQualityUnlessNothingFits) {
   ASSERT_FALSE(kept.rows.empty());
   EXPECT_TRUE(kept.quality_note.empty());
   for (const ServingRow& row : kept.rows) {
-    EXPECT_LE(row.perplexity_increase.value_or(1), kDefaultPerplexityIncrease) << row.layout;
+    EXPECT_LE(row.perplexity_increase.value_or(1), *kDefaultQuality.max_perplexity_increase)
+        << row.layout;
   }
   ServingRequest large = request_of("llama-3.3-70b", "2xRTX-4090");
   const ServingPlans fewer_bits = plan_serving(large, folders());

@@ -71,8 +71,8 @@ struct ServingPlans {
   std::shared_ptr<SearchTraffic> traffic;
 };
 
-/// What may be lost where nothing is said of quality (ratio).
-inline constexpr double kDefaultPerplexityIncrease = 0.01;
+/// What may be lost where nothing is said of quality.
+inline constexpr QualityBound kDefaultQuality{0.01, {}, BoundAt::mid};
 
 /// Which deployments serve a stream of requests within an SLO best: engines of each type of device
 /// that the runtime can run are bounded by the prices of their steps; those that could still be
@@ -80,8 +80,8 @@ inline constexpr double kDefaultPerplexityIncrease = 0.01;
 /// cluster, or is enough for the rate, is put together from the best, with pools of prefill and
 /// decode engines beside it; the winners' limits on tokens are tried; and what is first was
 /// simulated whole.
-/// Without a bound on quality and without bitwidths the predicted perplexity may rise by
-/// kDefaultPerplexityIncrease; where no deployment keeps to that, by any amount.
+/// Without a bound on quality and without bitwidths the predicted perplexity may rise
+/// by that of kDefaultQuality; where no deployment keeps to it, by any amount.
 /// @param path names the request in errors
 /// @throws Error{invalid_argument} for a request that contradicts itself, and what the request's
 /// `poll` throws

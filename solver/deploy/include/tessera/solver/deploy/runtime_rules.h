@@ -11,11 +11,11 @@
 namespace tessera::solver {
 
 /// Why the runtime has no kernels for such an engine on its type of device.
-std::string kernel_obstacle(ServingRuntime runtime, const Configuration& configuration);
+std::string kernel_obstacle(Runtime runtime, const Configuration& configuration);
 
 /// Why the runtime cannot launch such an engine as it is deployed. @param one an engine of it,
 /// alone @param any_kernels the kernel set was chosen for the devices, and not named
-std::string engine_obstacle(ServingRuntime runtime, const Configuration& configuration,
+std::string engine_obstacle(Runtime runtime, const Configuration& configuration,
                             const AssembledDeployment& one, bool any_kernels);
 
 /// An engine of a pool that keys and values leave, or come to.
@@ -24,6 +24,6 @@ struct PoolEnd {
   std::string checkpoint;
 };
 /// Why the runtime cannot hand keys and values from one engine to another.
-std::string transfer_obstacle(ServingRuntime runtime, const PoolEnd& from, const PoolEnd& to);
+std::string transfer_obstacle(Runtime runtime, const PoolEnd& from, const PoolEnd& to);
 
 }  // namespace tessera::solver

@@ -15,6 +15,7 @@
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/slo.h"
 #include "tessera/solver/deploy/search_traffic.h"
+#include "tessera/solver/problem/problem.h"
 
 namespace tessera::solver {
 
@@ -23,12 +24,6 @@ enum class ServingGoal {
   rate,  ///< the largest
   cost,  ///< the least money for the traffic's own rate
   gpus   ///< the fewest devices for it
-};
-
-/// What is to run the engines.
-enum class ServingRuntime {
-  vllm,    ///< what its launch files can say and its kernels read
-  tessera  ///< all that a kernel set has a price for
 };
 
 /// Limits on latencies as flags say them, one statistic of all requests each (s).
@@ -50,7 +45,7 @@ struct ServingRequest {
   std::vector<serving::Slo> slos;  ///< one, or one for each class of requests
   ServingGoal objective = ServingGoal::rate;
   QualityBound quality;
-  ServingRuntime runtime = ServingRuntime::vllm;
+  Runtime runtime = Runtime::vllm;
   SettledEngine engine;
   std::optional<std::vector<std::int32_t>> bitwidths;
   std::optional<std::vector<std::int32_t>> kv_bitwidths;
@@ -84,9 +79,6 @@ inline constexpr auto kEnumNames<solver::ServingGoal> =
     enum_names<solver::ServingGoal>({{solver::ServingGoal::rate, "rate"},
                                      {solver::ServingGoal::cost, "cost"},
                                      {solver::ServingGoal::gpus, "gpus"}});
-template <>
-inline constexpr auto kEnumNames<solver::ServingRuntime> = enum_names<solver::ServingRuntime>(
-    {{solver::ServingRuntime::vllm, "vllm"}, {solver::ServingRuntime::tessera, "tessera"}});
 
 template <>
 struct Fields<solver::LatencyLimits> {
@@ -145,7 +137,8 @@ struct Fields<solver::ServingRequest> {
           {.name = "runtime",
            .doc = "What is to run it. vllm: only engines that plan:export can launch, with "
                   "bitwidths and KV caches that vLLM has kernels for on their devices, and pools "
-                  "that its NixlConnector joins; tessera: all that a kernel set has a price for. "
+                  "that its NixlConnector joins; tessera: all that a kernel set has a price for; "
+                  "llama.cpp's servers are not simulated. "
                   "Either way each engine has one bitwidth throughout",
            .as_option = AsOption::defaulted}),
       field<&R::engine, NotInFiles>(
