@@ -147,8 +147,8 @@ return ts.experiment {
     if point.grade == "mixed" then return mixed(point.left_out) end
     local rows, why = data.rows()
     if not rows then return nil, why end
-    if point.grade == "sibling" then return every_model(rows) end
-    return one_left_out(rows, point.grade, point.left_out)
+    if point.grade == "sibling" then return every_model(rows.weights) end
+    return one_left_out(rows.weights, point.grade, point.left_out)
   end,
 
   check = function(t)

@@ -1,5 +1,6 @@
--- Fits what plans say of quality to measured data and writes it as <out>/weights.json, activations.json, kv_cache.json
--- and units.json: coefficients, and with them the source, the number of rows and the error on what a fit has not seen.
+-- Fits what plans say of quality to measured data and writes it as <out>/weights.json, int8.json, fp8.json,
+-- kv_cache.json and units.json: coefficients, and with them the source, the number of rows and the error on what a fit
+-- has not seen.
 --
 --   tessera run experiments/quality/fit_quality.lua -- datasets/quality
 --
@@ -106,20 +107,24 @@ local function bands_of(rows)
     if band.left_out < fewest_left_out then band.half_width = list[i - 1].half_width end
     local inside, count = levels.coverage(band.held_out, band.half_width)
     bands[i] = { grade = band.grade, spread = rounded(math.exp(band.half_width)), left_out = band.left_out,
-      rows = count, inside = rounded(inside) }
+      rows = count, inside = count > 0 and rounded(inside) or nil }
   end
   return bands
 end
 
-local weights_source = "Rises of the loss (ln of the perplexity over that at 16 bits, same text), as published of "
+local levels_source = "Rises of the loss (ln of the perplexity over that at 16 bits, same text), as published of "
   .. "whole models: tables of GPTQ, AWQ, EfficientQAT, RPTQ, LLM.int8, SmoothQuant, QServe, Marlin, torchao, "
   .. "Model-Optimizer, AutoRound, llama.cpp (MIT), and divergences of Thireus/GGUF-Tool-Suite (MIT) times the "
   .. "units' rise_per_kl. Only these coefficients are kept. fit_quality.lua says how."
 
-local function table_of(name, doc, rows)
+local fp8_source = "Rises of the loss of a token (ln of the perplexity over that at 16 bits, same text), as torchao "
+  .. "(BSD-3), AMD Quark and AMD's model cards publish them of whole models; the rows are in fit/fp8_rows.lua, "
+  .. "fit_quality.lua says how they are fitted."
+
+local function table_of(name, doc, rows, source)
   local fit = levels.fit(rows)
   return {
-    { "name", name }, { "doc", doc }, { "source", weights_source }, { "rows", #rows },
+    { "name", name }, { "doc", doc }, { "source", source or levels_source }, { "rows", #rows },
     { "reference_parameters", 7e9 }, { "size_slope", rounded(fit.slope) },
     { "bands", bands_of(rows) }, { "levels", levels_of(fit, rows) }, { "generations", generations_of(fit) },
     { "models", models_of(fit, rows) }, { "medians", medians_of(rows) },
@@ -168,13 +173,15 @@ local function unit_table()
 end
 
 local out = (arg or {})[1]
-local weights, activations = data.rows()
-if not weights then print(activations.message) return end
+local rows, missing = data.rows()
+if not rows then print(missing.message) return end
 local tables = {
-  weights = table_of("weights", "Rise of the loss (nats) of a model whose weights alone are rounded, activations stay "
-    .. "in 16 bits", weights),
-  activations = table_of("activations", "Rise of the loss (nats) of a model with 8-bit weights and activations",
-    activations),
+  weights = table_of("weights", "Rise of the loss (nats) of a model whose weights alone are rounded to integers, "
+    .. "activations stay in 16 bits", rows.weights),
+  int8 = table_of("int8", "Rise of the loss (nats) of a model with INT8 weights and activations", rows.int8),
+  fp8 = table_of("fp8", "Rise of the loss (nats) of a model with FP8 weights (E4M3): alone; with activations, a scale "
+    .. "per channel and token; a scale per tensor, found while running; the same from a calibration text (static)",
+    rows.fp8, fp8_source),
   kv_cache = kv_table(), units = unit_table(),
 }
 for _, name in ipairs(sorted_keys(tables)) do

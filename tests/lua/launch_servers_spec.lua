@@ -90,7 +90,7 @@ describe("the checkpoint of a name", function()
     local llama, instruct = "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"
     assert.equal(instruct, chosen(llama, nil, engine_at(16)).id)
     assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", chosen(llama, instruct, engine_at(4)).id)
-    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", chosen(llama, nil, engine_at(8, "fp8")).id)
+    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", chosen(llama, nil, engine_at(8, "fp8")).id)
     local base = chosen(llama, llama, engine_at(4)) -- nobody publishes one of the base model
     assert.equal("quantise", base.kind)
     assert.equal(llama, base.base)

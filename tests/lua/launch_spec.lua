@@ -149,7 +149,7 @@ describe("plan:export vllm", function()
       return assert(ts.load_launch(path)).engines[1].words[4], script(path, "checkpoint.sh"), script(path)
     end
     assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", (checkpoint_of({}, 4)))
-    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8", (checkpoint_of({ kernel_set = "vllm_fp8" }, 8)))
+    assert.equal("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", (checkpoint_of({ kernel_set = "vllm_fp8" }, 8)))
     assert.equal("my model's 'weights'", (checkpoint_of({}, 4, "my model's 'weights'")))
     local mixed = {}
     for i = 1, 32 do mixed[i] = i < 9 and 8 or 4 end

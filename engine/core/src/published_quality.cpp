@@ -48,7 +48,7 @@ struct LossTable {
 };
 
 struct Tables {
-  LossTable weights, activations;
+  LossTable weights, int8, fp8;
   std::vector<LossLevel> kv;
   double kv_spread = 1;
   double rise_per_kl = 1, rise_per_kl_spread = 1, recovery_per_rise = 1,
@@ -118,7 +118,8 @@ LossTable loss_table(const std::string& path) {
 Tables read_tables(const DataFolders& folders) {
   Tables tables;
   tables.weights = loss_table(folders.require("quality", "weights"));
-  tables.activations = loss_table(folders.require("quality", "activations"));
+  tables.int8 = loss_table(folders.require("quality", "int8"));
+  tables.fp8 = loss_table(folders.require("quality", "fp8"));
   const std::string kv_path = folders.require("quality", "kv_cache");
   const Json kv_json = read_json_file(kv_path);
   JsonFields kv(kv_json, kv_path);
@@ -228,6 +229,13 @@ std::vector<LossLevel> ascending(std::vector<LossLevel> levels) {
   return levels;
 }
 
+double level_of(const LossTable& table, std::string_view method) {
+  for (const LossLevel& level : table.levels) {
+    if (level.method == method) return level.nats;
+  }
+  refuse("datasets/quality", "no level of {}", method);
+}
+
 /// Levels of a method, those of 8 bits from weights alone whatever the method.
 std::vector<LossLevel> levels_of(const LossTable& table, std::string_view method) {
   std::vector<LossLevel> found;
@@ -245,41 +253,31 @@ std::vector<LossLevel> levels_of(const LossTable& table, std::string_view method
 class Reader {
  public:
   Reader(const Tables& tables, const ModelShape& model, std::string_view method)
-      : tables_(tables),
-        method_(method),
-        size_(static_cast<double>(model.num_parameters()) / tables.weights.reference_parameters),
-        weights_(effect_of(tables.weights, model)),
-        activations_(effect_of(tables.activations, model)) {}
+      : tables_(tables), model_(model), method_(method) {}
 
   double nats(std::int32_t bitwidth, WeightFormat format) {
     if (bitwidth >= 16) return 0;
-    const bool with_activations =
-        format == WeightFormat::int8_activations || format == WeightFormat::fp8_activations;
-    if (with_activations && bitwidth == 8) {
-      uses_activations_ = true;
-      const char* name = format == WeightFormat::fp8_activations ? "fp8" : "int8";
-      for (const LossLevel& level : tables_.activations.levels) {
-        if (level.method == name) return scaled(tables_.activations, activations_, level.nats);
-      }
-      refuse("datasets/quality/activations.json", "no level of {}", name);
+    if (bitwidth == 8 && format == WeightFormat::int8_activations) {
+      return scaled(tables_.int8, level_of(tables_.int8, "int8"));
     }
-    uses_weights_ = true;
+    if (bitwidth == 8 &&
+        (format == WeightFormat::fp8_activations || format == WeightFormat::fp8_weights)) {
+      return scaled(tables_.fp8, level_of(tables_.fp8, name_of(format)));  // the same names
+    }
     const std::string_view method =
         format == WeightFormat::per_channel && method_ == "gptq" ? "channel" : method_;
-    return scaled(tables_.weights, weights_,
-                  interpolated(levels_of(tables_.weights, method), bitwidth));
+    return scaled(tables_.weights, interpolated(levels_of(tables_.weights, method), bitwidth));
   }
 
   /// Of what was read: the weaker grade, and the wider band.
-  void finish(QualityLevels& levels) const {
+  void finish(QualityLevels& levels) {
+    if (used_.empty()) use(tables_.weights);
     levels.grade = QualityGrade::measured;
-    const auto weaken = [&](const LossTable& table, const Effect& effect) {
+    for (const auto& [table, effect] : used_) {
       levels.grade = std::max(levels.grade, effect.grade);
-      levels.spread = std::max(levels.spread, spread_of(table, effect.grade));
-    };
-    if (uses_weights_ || !uses_activations_) weaken(tables_.weights, weights_);
-    if (uses_activations_) weaken(tables_.activations, activations_);
-    const std::string& generation = weights_.generation;
+      levels.spread = std::max(levels.spread, spread_of(*table, effect.grade));
+    }
+    const std::string generation = effect_of(tables_.weights, model_).generation;
     const std::string who = levels.grade == QualityGrade::measured  ? "this model"
                             : levels.grade == QualityGrade::sibling ? "other sizes of " + generation
                             : levels.grade == QualityGrade::family
@@ -290,15 +288,19 @@ class Reader {
   }
 
  private:
-  double scaled(const LossTable& table, const Effect& effect, double nats) const {
-    return nats * effect.ratio * std::pow(size_, table.size_slope);
+  const Effect& use(const LossTable& table) {
+    return used_.try_emplace(&table, effect_of(table, model_)).first->second;
+  }
+
+  double scaled(const LossTable& table, double nats) {
+    const double size = static_cast<double>(model_.num_parameters()) / table.reference_parameters;
+    return nats * use(table).ratio * std::pow(size, table.size_slope);
   }
 
   const Tables& tables_;
+  const ModelShape& model_;
   std::string_view method_;
-  double size_;
-  Effect weights_, activations_;
-  bool uses_weights_ = false, uses_activations_ = false;
+  std::map<const LossTable*, Effect> used_;
 };
 
 }  // namespace

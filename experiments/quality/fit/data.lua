@@ -5,15 +5,17 @@
 --   gptq     one scale per 128 weights, calibrated: GPTQ, AWQ, OmniQuant, AutoRound
 --   rtn      one scale per 128 weights, to the nearest
 --   channel  GPTQ with one scale per output channel
---   w8, int8, fp8   8-bit weights alone (by divergence: the perplexity moves by chance), and with activations in INT8
---            and FP8
--- and names of llama.cpp's types, which link families that nobody measured otherwise.
+--   w8, int8   8-bit weights alone (by divergence: the perplexity moves by chance), and with activations in INT8
+--   fp8_*    as fp8_rows.lua names them
+-- and names of llama.cpp's types, which link families that nobody measured otherwise. All nats are of a token: what is
+-- printed of a word is divided by its tokens.
 --
 -- Left out: SpinQuant's table (one decimal), perplexities that fell (noise, without a logarithm),
 -- rounding to nearest by channel (it diverges on OPT and Llama-3-70B), and baselines that are themselves near 4 bits
 -- (GLM-4.5 and 4.7, DeepSeek).
 
 local families = require "quality.fit.families"
+local fp8_rows = require "quality.fit.fp8_rows"
 local csv = require "fidelity.fit.csv"
 local measured = require "lib.measured"
 
@@ -28,7 +30,7 @@ local calibrated = {
 }
 local with_activations = {
   SmoothQuant = "int8", ["SmoothQuant-O1"] = "int8", ["SmoothQuant-O2"] = "int8", ["SmoothQuant-O3"] = "int8",
-  ["INT8-dynamic"] = "int8", ["FP8-rowwise"] = "fp8",
+  ["INT8-dynamic"] = "int8", ["FP8-rowwise"] = "fp8_activations",
 }
 local gguf = { Q4_0 = "q4_0", Q4_K_S = "q4_k_s", Q4_K_M = "q4_k_m", Q3_K_M = "q3_k_m", Q3_K_S = "q3_k_s" }
 
@@ -54,16 +56,34 @@ local function add(rows, generation, row)
   rows[#rows + 1] = row
 end
 
+-- Nats of a token from those of what a perplexity was printed of.
+local function of_token(nats, is_of_word, generation)
+  if not nats or not is_of_word then return nats end
+  return nats / assert(generation.tokens_per_word, generation.name)
+end
+
 local function add_perplexities(rows, path)
   for row in csv.rows(path) do
     local method, bitwidth = class_of(row)
-    local params_b = tonumber(row.params_b)
-    if method and params_b then
-      add(rows, families.of(row.family), {
-        model = row.model, params_b = params_b, method = method, bitwidth = bitwidth, nats = tonumber(row.ln_ratio),
+    local params_b, generation = tonumber(row.params_b), families.of(row.family)
+    if method and params_b and generation then
+      add(rows, generation, {
+        model = row.model, params_b = params_b, method = method, bitwidth = bitwidth,
+        nats = of_token(tonumber(row.ln_ratio), row.dataset:find "word$", generation),
         source = row.source, metric = row.dataset,
       })
     end
+  end
+end
+
+local function add_fp8(rows)
+  for _, row in ipairs(fp8_rows) do
+    local source, name, model, params_b, method, base, value, per = unpack(row)
+    local generation = families.named(name)
+    add(rows, generation, {
+      model = model, params_b = params_b, method = method, bitwidth = 8,
+      nats = of_token(math.log(value / base), per == "word", generation), source = source, metric = "wikitext2",
+    })
   end
 end
 
@@ -126,19 +146,20 @@ local function tables()
   return found
 end
 
---- Rows of weights alone, and of weights with activations; or nil and why there are no data.
+--- Rows by table: weights (integers alone), int8 (with activations), fp8 (either); or nil and why there are no data.
 function M.rows()
   local at, why = tables()
   if not at then return nil, why end
-  local all, weights, activations = {}, {}, {}
+  local all, found = {}, { weights = {}, int8 = {}, fp8 = {} }
   add_perplexities(all, at.weight_ppl)
   add_divergences(all, at.uniform_kld, baselines(at.tensor_kld_baselines))
   add_llamacpp(all, at.llamacpp_kld)
+  add_fp8(all)
   for _, row in ipairs(all) do
-    local list = (row.method == "int8" or row.method == "fp8") and activations or weights
+    local list = found[row.method:match "^fp8" or row.method] or found.weights
     list[#list + 1] = row
   end
-  return weights, activations
+  return found
 end
 
 --- ln(ratio of perplexities) over divergence, where both come from one run and are above 0.003 nats.

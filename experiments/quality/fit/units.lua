@@ -46,7 +46,7 @@ end
 -- Accuracy that a rise costs, both measured of one model, method and bitwidth: { family, rise, recovery }.
 local function accuracy_pairs()
   local rises = {}
-  for _, row in ipairs((data.rows())) do
+  for _, row in ipairs(data.rows().weights) do
     local key = row.model .. "|" .. row.method .. "|" .. row.bitwidth
     rises[key] = rises[key] or {}
     table.insert(rises[key], row.nats)

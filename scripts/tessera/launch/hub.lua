@@ -24,13 +24,15 @@ local tuned = {
 }
 
 -- Published copies, by the pattern of the id that they were made from; %s is the captured size. int: weights alone in
--- groups of 128 (GPTQ, AWQ, compressed-tensors), w8a8: INT8 weights and activations, fp8: FP8 weights and activations.
+-- groups of 128 (GPTQ, AWQ, compressed-tensors), w8a8: INT8 weights and activations, fp8: FP8 weights and activations,
+-- of several the copy with a scale per token: static scales lose more than plans say of FP8.
 local copies = {
   {
     pattern = "^meta%-llama/M?e?t?a?%-?Llama%-3%.1%-(%d+B)%-Instruct$",
     int = { [4] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w4a16",
       [8] = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a16" },
-    w8a8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a8", fp8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-FP8",
+    w8a8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-quantized.w8a8",
+    fp8 = "RedHatAI/Meta-Llama-3.1-%s-Instruct-FP8-dynamic",
   },
   {
     pattern = "^meta%-llama/Llama%-3%.3%-(70B)%-Instruct$",

@@ -18,9 +18,9 @@ enum class WeightFormat {
   weights_only,      ///< activations stay in 16 bits; one scale per group of weights
   per_channel,       ///< the same with one scale per output channel (2023's GPTQ kernels)
   int8_activations,  ///< W8A8
-  fp8_weights,     ///< FP8 weights that are expanded to 16 bits, as the activations are; nobody has
-                   ///< published what they lose, so they are taken to lose what integers do
-  fp8_activations  ///< FP8 weights and activations
+  fp8_weights,       ///< FP8 weights, expanded to 16 bits as the activations are; here and below a
+                     ///< scale per channel, and per token: static scales per tensor lose more
+  fp8_activations    ///< FP8 weights and activations
 };
 
 template <>
