@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "instances.h"
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/device_name.h"
 #include "tessera/core/error.h"
@@ -380,22 +381,33 @@ bool looks_like_text(const std::string& name) {
                               const std::string& where) {
   std::vector<std::string> known = folders.list("clusters");
   for (std::string& device : folders.list("devices")) known.push_back(std::move(device));
-  throw Error(ErrorCode::not_found,
-              fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "
-                          "'3xT4-16G+1xV100-32G@100Gbps'",
-                          where, where.empty() ? "" : ": ", quote(name), did_you_mean(name, known)),
-              where);
+  const bool near = !nearest_names(name, known).empty();
+  throw Error(
+      ErrorCode::not_found,
+      fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "
+                  "'3xT4-16G+1xV100-32G@100Gbps'",
+                  where, where.empty() ? "" : ": ", quote(name),
+                  near ? did_you_mean(name, known)
+                       : ": no device, cluster or cloud instance here is called so (tessera "
+                         "help devices; datasets/SOURCES.md tells how to add one)"),
+      where);
 }
 
 }  // namespace
 
 std::string cluster_file(const std::string& name, const DataFolders& folders) {
+  std::string own = lower(name);
+  std::replace(own.begin(), own.end(), ' ', '-');
+  if (own.starts_with("nvidia-")) own.erase(0, 7);
+  if (own.starts_with("hgx-"))
+    own.replace(0, 3, "dgx");  // the board of a DGX, with other hosts around it
+  if (own.ends_with("gb")) own.pop_back();
   std::string path = folders.find("clusters", name);
-  for (const char* owner : {"aws-", "azure-"}) {
-    if (path.empty()) path = folders.find("clusters", owner + name);
+  for (const char* owner : {"", "aws-", "azure-"}) {
+    if (path.empty()) path = folders.find("clusters", owner + own);
   }
   for (const char* memory : {"-80g", "-40g"}) {
-    if (path.empty()) path = folders.find("clusters", name + memory);
+    if (path.empty()) path = folders.find("clusters", own + memory);
   }
   return path;
 }
@@ -405,6 +417,7 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
   const std::string path = cluster_file(name, folders);
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
+  if (auto instance = find_instance(name, folders)) return *std::move(instance);
   if (looks_like_text(name) || names_device(name, folders)) {
     return cluster_from_text(name, folders);
   }

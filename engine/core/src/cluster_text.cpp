@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "instances.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/device.h"
 #include "tessera/core/device_name.h"
@@ -171,8 +172,7 @@ class NodeReader {
     const Term term = term_of(text, place);
     const std::string name(term.what);
     if (names_device(name, folders_)) return false;
-    const std::string file = cluster_file(name, folders_);
-    if (file.empty()) return false;
+    if (cluster_file(name, folders_).empty() && !find_instance(name, folders_)) return false;
     const Cluster shipped = find_cluster(name, folders_);
     if (lower(shipped.name) != lower(name)) {
       cluster_.notes.push_back(fmt::format("{} is taken for {}", name, shipped.name));

@@ -28,10 +28,10 @@ bool all_digits(std::string_view text) {
 constexpr std::string_view kEmptyWords[] = {
     "nvidia", "amd",     "intel",  "apple",       "geforce", "tesla",      "instinct",
     "radeon", "arc",     "rtx",    "gtx",         "rx",      "graphics",   "gpu",
-    "card",   "tensor",  "core",   "accelerator", "hgx",     "generation", "blackwell",
+    "card",   "tensor",  "core",   "accelerator", "mac",     "generation", "blackwell",
     "series", "edition", "server", "workstation", "hbm2",    "hbm2e",      "hbm3",
     "hbm3e",  "oam",     "chip",   "corporation", "desktop", "superchip",  "quadro",
-    "r",      "tm"};
+    "studio", "r",       "tm"};
 constexpr std::string_view kSeries[] = {"nvidia",  "quadro", "rtx", "gtx", "rx",
                                         "geforce", "tesla",  "amd", "arc", "apple"};
 constexpr std::string_view kForms[] = {"sxm", "pcie", "nvl"};
@@ -100,7 +100,7 @@ void take_ends(DeviceName& name) {
 struct Fit {
   const DeviceSheet* sheet = nullptr;
   bool without_nvlink = false;
-  std::string form;
+  bool by_memory = false;  ///< the memory that was written is that of the sheet's name
 };
 
 // How a sheet's own name, its full name or a driver's name fits; nothing where none does.
@@ -118,7 +118,7 @@ std::optional<Fit> fit_of(const DeviceSheet& sheet, const DeviceName& wanted) {
     const bool has_nvlink = sheet.nvlink_bytes_per_s.has_value();
     if (form.empty()) form = has_nvlink ? "sxm" : "pcie";
     if (!wanted.form.empty() && wanted.form != form) return std::nullopt;
-    return Fit{&sheet, pcie, own.form};
+    return Fit{&sheet, pcie, wanted.memory_gib && wanted.memory_gib == own.memory_gib};
   };
   std::optional<Fit> fit = fits(sheet.name, false);
   if (!fit) fit = fits(sheet.full_name, false);
@@ -142,6 +142,10 @@ std::string sheet_names(const std::vector<Fit>& fits, const DeviceSheet* without
 // Of sheets that all fit, the one that is meant; nothing where that is not clear.
 const Fit* meant_of(const std::vector<Fit>& fits) {
   if (fits.size() == 1) return &fits.front();
+  const auto is_of_memory = [](const Fit& fit) { return fit.by_memory; };
+  if (std::count_if(fits.begin(), fits.end(), is_of_memory) == 1) {
+    return &*std::find_if(fits.begin(), fits.end(), is_of_memory);
+  }
   const auto usual =
       std::find_if(fits.begin(), fits.end(), [](const Fit& fit) { return fit.sheet->usual; });
   return usual == fits.end() ? nullptr : &*usual;

@@ -1,0 +1,40 @@
+#include "instances.h"
+
+#include <algorithm>
+
+#include "tessera/core/json.h"
+#include "tessera/core/text.h"
+
+namespace tessera {
+namespace {
+
+// "Standard_NC24ads_A100_v4" as "nc24ads-a100-v4".
+std::string instance_key(const std::string& name) {
+  constexpr std::string_view kAzure = "standard-";
+  std::string key = lower(name);
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key.starts_with(kAzure) ? key.substr(kAzure.size()) : key;
+}
+
+}  // namespace
+
+std::optional<Cluster> find_instance(const std::string& name, const DataFolders& folders) {
+  const std::string key = instance_key(name);
+  for (const std::string& provider : folders.list("instances")) {
+    const std::string path = folders.find("instances", provider);
+    const Json file = read_json_file(path);
+    const Json& instances = JsonFields(file, path).at("instances");
+    const JsonFields must_be_object(instances, path + ": instances");
+    for (const auto& [own, node] : instances.items()) {
+      if (instance_key(own) != key) continue;
+      Json cluster = {{"name", own}, {"link_gbps", node.value("link_gbps", 0.0)}};
+      cluster["nodes"] = Json::array({node});
+      cluster["nodes"][0].erase("link_gbps");
+      cluster["nodes"][0]["name"] = own;
+      return cluster_from_json(cluster, path + ": " + own, folders);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera
