@@ -1,6 +1,7 @@
 -- Names of devices, clusters and models as people write them: what is meant, what is said where several fit, and what
 -- is refused with the way out.
 local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises
@@ -42,6 +43,13 @@ local devices = {
   ["RTX-4060-Ti-8G"] = { "RTX 4060 Ti 8GB" },
   ["RTX-4080"] = { "RTX 4080", "RTX4080" },
   ["RTX-6000-Ada"] = { "NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada", "6000 Ada" },
+  ["MI250X"] = { "AMD Instinct MI250X", "MI250X 64GB" },
+  ["M4-Pro-48G"] = { "M4 Pro 48GB", "Apple M4 Pro 48GB" },
+  ["M3-Ultra-512G"] = { "Mac Studio M3 Ultra 512GB" },
+  ["Gaudi-2"] = { "Gaudi2", "Intel Gaudi 2", "HL-225", "gaudi2 96GB" },
+  ["Gaudi-3"] = { "Gaudi 3", "Intel Gaudi3" },
+  ["RTX-4090-D"] = { "RTX 4090 D", "NVIDIA GeForce RTX 4090 D" },
+  ["TITAN-V"] = { "NVIDIA TITAN V", "Titan V" },
   ["RTX-PRO-6000"] = { "RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition" },
   ["Quadro-RTX-6000"] = { "Quadro RTX 6000", "quadro rtx6000" },
   ["GB10"] = { "NVIDIA GB10", "DGX Spark" },
@@ -61,7 +69,8 @@ local devices = {
 local unknown_devices = {
   ["T4-16"] = "did you mean 'T4%-16G'", ["RTX 3090 12GB"] = "there is 'RTX%-3090' %(24.00 GiB%)",
   ["A100-60G"] = "there is 'A100%-40G' .* 'A100%-80G'", ["A11"] = "did you mean", ["RTX 6000"] = "RTX%-6000%-Ada",
-  ["L4 PCIe 80GB"] = "there is 'L4'", ["RTX 9999"] = "unknown device", ["H300"] = "did you mean",
+  ["L4 PCIe 80GB"] = "there is 'L4'",
+  ["T4-0G"] = "there is 'T4%-16G'", ["RTX 9999"] = "unknown device", ["H300"] = "did you mean",
   ["../T4-16G"] = "unknown device", ["T4-16G\0"] = "unknown device", [""] = "unknown device",
 }
 
@@ -72,7 +81,14 @@ local clusters = {
   ["2x7900XTX"] = { 2, "RX-7900-XTX", 1 }, ["2x4090"] = { 2, "RTX-4090", 1 }, ["3xT4-16G"] = { 3, "T4-16G", 1 },
   ["2xDGX-H100"] = { 16, "H100-80G", 2 }, ["2xDGX-A100"] = { 16, "A100-80G", 2 }, ["dgx-h100"] = { 8, "H100-80G", 1 },
   ["DGX-A100"] = { 8, "A100-80G", 1 }, ["p5.48xlarge"] = { 8, "H100-80G", 1 }, ["2xRTX-A6000"] = { 2, "A6000", 1 },
-  ["4xNVIDIA L40S"] = { 4, "L40S", 1 }, ["2 x L4 (PCIe)"] = { 2, "L4", 1 }, ["H200"] = { 1, "H200-141G", 1 },
+  ["4xNVIDIA L40S"] = { 4, "L40S", 1 },
+  ["HGX H100"] = { 8, "H100-80G", 1 }, ["2xHGX-H200"] = { 16, "H200-141G", 2 },
+  ["NVIDIA DGX A100 40GB"] = { 8, "A100-40G", 1 }, ["DGX B200"] = { 8, "B200-180G", 1 },
+  ["DGX-1"] = { 8, "V100-32G", 1 }, ["g5.12xlarge"] = { 4, "A10G", 1 }, ["2xg4dn.xlarge"] = { 2, "T4-16G", 2 },
+  ["p3.16xlarge+g6.12xlarge"] = { 12, "V100-16G", 2 }, ["a2-highgpu-8g"] = { 8, "A100-40G", 1 },
+  ["a2-ultragpu-1g"] = { 1, "A100-80G", 1 }, ["G2-Standard-48"] = { 4, "L4", 1 },
+  ["Standard_NC24ads_A100_v4"] = { 1, "A100-80G", 1 }, ["nc64as_t4_v3"] = { 4, "T4-16G", 1 },
+  ["2 x L4 (PCIe)"] = { 2, "L4", 1 }, ["H200"] = { 1, "H200-141G", 1 },
 }
 
 -- Shape, then { what is typed, format, bits }.
@@ -86,7 +102,8 @@ local models = {
     { "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "gguf" }, { "llama3.1:8b", "gguf q4_k_m", 4 },
     { "llama3.1:8b-instruct-q8_0", "gguf q8_0", 8 }, { "llama3.1:8b-instruct-fp16", "fp16", 16 },
     { "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", nil, 4 }, { "llama3.1" },
-    { "deepseek-ai/DeepSeek-R1-Distill-Llama-8B" } },
+    { "deepseek-ai/DeepSeek-R1-Distill-Llama-8B" }, { "NousResearch/Hermes-3-Llama-3.1-8B" },
+    { "some/Finetune-of-Llama-3_1-8B-v2-AWQ", "awq", 4 } },
   ["llama-3.1-70b"] = { { "llama3.1:70b-instruct-q4_K_M", "gguf q4_k_m", 4 },
     { "hugging-quants/Meta-Llama-3.1-70B-Instruct-GPTQ-INT4", "gptq", 4 } },
   ["llama-3.3-70b"] = { { "meta-llama/Llama-3.3-70B-Instruct" },
@@ -120,13 +137,34 @@ local models = {
   ["gemma-2-9b"] = { { "google/gemma-2-9b-it" } },
   ["mistral-7b-v0.3"] = { { "mistralai/Mistral-7B-Instruct-v0.3" }, { "TheBloke/Mistral-7B-Instruct-v0.3-GPTQ", "gptq",
     4 } },
-  ["mistral-7b"] = { { "mistralai/Mistral-7B-v0.1" }, { "mistralai/Mistral-7B-Instruct-v0.1" } },
+  ["mistral-7b"] = { { "mistralai/Mistral-7B-v0.1" }, { "mistralai/Mistral-7B-Instruct-v0.1" },
+    { "HuggingFaceH4/zephyr-7b-beta" }, { "TheBloke/OpenHermes-2.5-Mistral-7B-AWQ", "awq", 4 } },
   ["mistral-small-24b"] = { { "mistralai/Mistral-Small-24B-Instruct-2501" } },
   ["mixtral-8x7b"] = { { "mistralai/Mixtral-8x7B-Instruct-v0.1" }, { "mixtral:8x7b", "gguf q4_k_m", 4 } },
   ["phi-4"] = { { "microsoft/phi-4" }, { "phi4" }, { "phi4:14b", "gguf q4_k_m", 4 } },
   ["glm-4.5-air"] = { { "zai-org/GLM-4.5-Air" }, { "zai-org/GLM-4.5-Air-FP8", "fp8", 8 },
     { "cpatonn/GLM-4.5-Air-AWQ-4bit", "awq", 4 } },
   ["kimi-k2"] = { { "moonshotai/Kimi-K2-Instruct" } },
+  ["llama-4-scout"] = { { "meta-llama/Llama-4-Scout-17B-16E-Instruct" },
+    { "RedHatAI/Llama-4-Scout-17B-16E-Instruct-quantized.w4a16", "compressed-tensors w4a16", 4 },
+    { "llama4:scout", "gguf q4_k_m", 4 } },
+  ["llama-4-maverick"] = { { "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8", "fp8", 8 } },
+  ["qwen1.5-14b"] = { { "Qwen/Qwen1.5-14B-Chat" }, { "Qwen-14B" }, { "Qwen/Qwen-14B-Chat-Int4", nil, 4 } },
+  ["granite-4.0-micro"] = { { "ibm-granite/granite-4.0-micro" } },
+  ["granite-3-8b"] = { { "ibm-granite/granite-3.1-8b-instruct" },
+    { "RedHatAI/granite-3.1-8b-instruct-FP8-dynamic", "fp8",
+    8 } },
+  ["phi-3-mini"] = { { "microsoft/Phi-3-mini-4k-instruct" }, { "microsoft/Phi-3-mini-4k-instruct-gguf", "gguf" } },
+  ["phi-4-mini"] = { { "microsoft/Phi-4-mini-instruct" } },
+  ["phi-1.5"] = { { "microsoft/phi-1_5" } },
+  ["internlm2.5-7b"] = { { "internlm/internlm2_5-7b-chat" } },
+  ["mixtral-8x22b"] = { { "mistralai/Mixtral-8x22B-Instruct-v0.1" } },
+  ["mistral-small-22b"] = { { "mistralai/Mistral-Small-Instruct-2409" }, { "mistralai/Codestral-22B-v0.1" } },
+  ["llama-2-13b"] = { { "lmsys/vicuna-13b-v1.5" }, { "NousResearch/Nous-Hermes-Llama2-13b" },
+    { "TheBloke/Llama-2-13B-chat-GPTQ", "gptq", 4 } },
+  ["starcoder2-15b"] = { { "bigcode/starcoder2-15b" } },
+  ["deepseek-r1-distill-qwen-1.5b"] = { { "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B" },
+    { "unsloth/DeepSeek-R1-Distill-Qwen-1.5B-GGUF:Q8_0", "gguf q8_0", 8 } },
   ["gpt-oss-20b"] = { { "openai/gpt-oss-20b" }, { "gpt-oss:20b", "gguf mxfp4", 4 } },
   ["gpt-oss-120b"] = { { "openai/gpt-oss-120b" }, { "unsloth/gpt-oss-120b-BF16", "bf16", 16 } },
 }
@@ -190,6 +228,8 @@ describe("a cluster's name", function()
   it("is refused with the way out", function()
     raises("not_found", "term 2: unknown device 'T5'", function() return ts.cluster "1xT4+3xT5" end)
     raises("not_found", "did you mean 'llmpq-3'", function() return ts.cluster "llmpq3" end)
+    raises("not_found", "unknown cluster 'Foo 9000': no device, cluster or cloud instance here is called so",
+      function() return ts.cluster "Foo 9000" end)
     raises("not_found", "there is 'RTX-3090'", function() return ts.cluster "2xRTX-3090-12G" end)
     raises("out_of_range", "5000", function() return ts.cluster "5000xT4" end)
   end)
@@ -209,12 +249,41 @@ describe("a model's name", function()
     end
   end)
 
+  it("is one shape's: no name or id is listed twice", function()
+    local owners = {}
+    for _, shape in ipairs(core.names "models") do
+      local file = core.from_json(core.read_file(core.data_file("models", shape)))
+      local own = { (file.source:match "^https://huggingface%.co/(%S+)"), unpack(file.ids or {}) }
+      for _, id in ipairs(own) do
+        id = id:lower()
+        assert.is_true(owners[id] == nil or owners[id] == shape, ("%s: %s and %s"):format(id, owners[id], shape))
+        owners[id] = shape
+        assert.equal(shape, ts.model(id).name, id)
+      end
+    end
+  end)
+
   it("of a shape names no checkpoint", function()
     for _, name in ipairs(core.names "models") do
       local model = ts.model(name)
       assert.is_nil(model.checkpoint)
       assert.is_nil(model.checkpoint_bits)
     end
+  end)
+
+  it("tells the bits of ids and files to launches, too", function()
+    for name, bits in pairs { ["Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8"] = 8, ["x/y-quantized.w8a8"] = 8, ["x/y-NVFP4"] = 4,
+      ["/models/l8b-Q5_K_M.gguf"] = 5, ["m/x-bnb-4bit"] = 4, ["llama3.1:8b"] = 4, ["m/x-4.25bpw-exl2"] = 4.25,
+      ["x/y-bf16"] = 16 } do
+      assert.equal(bits, hub.bits_of_name(name), name)
+    end
+    assert.is_nil(hub.bits_of_name "meta-llama/Llama-3.1-8B-Instruct")
+  end)
+
+  it("of a base model never launches the tuned one", function()
+    assert.equal("Qwen/Qwen3-8B-Base", hub.id_of(ts.model "qwen3-8b-base"))
+    assert.equal("meta-llama/Llama-3.1-8B", hub.id_of(ts.model "llama-3.1-8b-base"))
+    assert.is_nil(hub.id_of(ts.model "gemma-2-27b-base"))
   end)
 
   it("says what was taken", function()
@@ -225,7 +294,13 @@ describe("a model's name", function()
   it("is refused with the way out", function()
     for name, message in pairs {
       ["meta-llama/Llama-3.1-9B-Instruct"] = "did you mean 'llama%-3.1%-8b'", ["op-30b"] = "did you mean 'opt%-30b'",
-      ["Qwen/Qwen3-Next-80B-A3B-Instruct"] = "give the path of its config.json", ["opt"] = "unknown model",
+      ["Qwen/Qwen3-Next-80B-A3B-Instruct"] = "a hybrid with linear attention, .* 'qwen3%-30b%-a3b'; or give the path",
+      ["nvidia/Llama-3_3-Nemotron-Super-49B-v1"] = "layers of unlike widths, .* 'llama%-3.3%-70b'",
+      ["Qwen3.6-35B-A3B"] = "linear attention", ["deepseek-ai/DeepSeek-V3.2"] = "sparse attention to a latent",
+      ["Llama 4"] = "it may be llama%-4%-maverick or llama%-4%-scout; write which",
+      ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] = "unknown model", ["microsoft/Phi-4-multimodal"] = "unknown model",
+      ["foo/Llama-3.1-8B-to-4B"] = "unknown model", ["Qwen/Qwen9-1B"] = "or give the path of its config.json",
+      ["opt"] = "unknown model",
       ["../models/opt-30b"] = "unknown model", ["opt-30b\0"] = "unknown model", ["no/such"] = "unknown model",
       ["awq"] = "unknown model", ["-"] = "unknown model", ["Qwen/"] = "unknown model", [":8b"] = "unknown model",
     } do

@@ -62,7 +62,7 @@ TEST_F(ModelPaths, AreTakenEverywhere) {
 TEST_F(ModelPaths, ThatAreNoneAreRefusedEverywhere) {
   for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
            {"opt-31b", "did you mean 'opt-13b', 'opt-30b'"},
-           {"nobody/opt-31b", "no model with this Hugging Face id ships"},
+           {"nobody/opt-31b", "did you mean 'opt-13b', 'opt-30b'"},
            {"none.gguf", "no such file or folder; weights are read from this machine"}}) {
     SCOPED_TRACE(name);
     for (const Process& p : everywhere(name)) expect_refusal(p, 1, words);

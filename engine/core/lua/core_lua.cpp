@@ -180,6 +180,7 @@ void register_core(lua_State* L) {
   register_workload(L);
   lua_kit::register_module(L, "tessera.core",
                            {{"model", lua_kit::guarded<new_model>},
+                            {"model_id", lua_kit::guarded<model_id>},
                             {"device", lua_kit::guarded<new_device>},
                             {"device_meant", lua_kit::guarded<device_meant>},
                             {"devices_called", lua_kit::guarded<devices_called>},

@@ -96,6 +96,30 @@ bool is_path_of_model(const std::string& name, bool has_slash) {
          holds_weights(name);
 }
 
+[[noreturn]] void refuse_model(const std::string& name, const NamedModel& found,
+                               const DataFolders& folders, const std::string& where) {
+  const std::vector<std::string> known = folders.list("models");
+  const std::string word = nearest_names(name, known).empty() ? found.id.stem : name;
+  std::string problem;
+  if (!found.why_not.empty()) {
+    problem = ": " + found.why_not;
+  } else if (!found.several.empty()) {
+    constexpr std::size_t kShown = 6;
+    std::vector<std::string> shown = found.several;
+    const std::size_t more = shown.size() > kShown ? shown.size() - kShown : 0;
+    shown.resize(shown.size() - more);
+    if (more > 0) shown.push_back(fmt::format("{} others", more));
+    problem = fmt::format(": it may be {}; write which", join(shown, " or "));
+  } else if (!nearest_names(word, known).empty()) {
+    problem = did_you_mean(word, known);
+  } else {
+    problem =
+        fmt::format(": none of the {} that ship is called so (tessera help models)", known.size());
+  }
+  refuse(ErrorCode::not_found, where, "unknown model {}{}; or give the path of its config.json",
+         quote(name), problem);
+}
+
 /// A path wins over a name: "dir", "x/config.json", "x.gguf"; then names and Hugging Face ids.
 ModelShape model_named(const std::string& name, const core_lua::Environment& environment,
                        const std::string& where) {
@@ -103,13 +127,7 @@ ModelShape model_named(const std::string& name, const core_lua::Environment& env
   const bool has_slash = name.find('/') != std::string::npos;
   if (is_path_of_model(name, has_slash)) return model_at(name, environment);
   const NamedModel found = find_model(name, folders);
-  if (found.file.empty() && has_slash) {
-    refuse(ErrorCode::not_found, where,
-           "unknown model {}: no such file, and no model with this Hugging Face id ships{}; give "
-           "the path of its config.json",
-           quote(name), did_you_mean(found.id.stem, folders.list("models")));
-  }
-  if (found.file.empty()) folders.require("models", name, where);
+  if (found.file.empty()) refuse_model(name, found, folders, where);
   ModelShape model = model_from_json(read_json_file(found.file), found.file);
   if (!found.is_name) {
     model.checkpoint = name;
@@ -179,6 +197,18 @@ std::shared_ptr<const ModelShape> model_argument(lua_State* L, int index, const 
   return std::make_shared<ModelShape>(options.given("config")
                                           ? model_from_file(options, environment(L))
                                           : model_from_options(options));
+}
+
+/// model_id(name): { stem =, tuning =, format =, bits = }, what the name of a checkpoint or of a
+/// file of weights tells; fields that it does not tell are absent.
+int model_id(lua_State* L) {
+  const ModelId id = parse_model_id(lua_kit::check_text(L, 1, "name"));
+  lua_createtable(L, 0, 4);
+  lua_kit::set_text(L, "stem", id.stem);
+  if (!id.tuning.empty()) lua_kit::set_text(L, "tuning", id.tuning);
+  if (id.format) lua_kit::set_text(L, "format", *id.format);
+  if (id.bits) lua_kit::set_number(L, "bits", *id.bits);
+  return 1;
 }
 
 int new_model(lua_State* L) {

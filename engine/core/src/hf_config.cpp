@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "families/family.h"
+#include "tessera/core/model_id.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 
@@ -47,29 +48,39 @@ struct Refusal {
   std::string_view model_type;
   std::string_view reason;
 };
-constexpr std::array<Refusal, 21> kRefusals = {{
+constexpr Refusal kRefusals[] = {
     {"bart", "an encoder-decoder"},
     {"bert", "an encoder"},
     {"deepseek_v32", "sparse attention to a latent"},
     {"falcon_h1", "a hybrid with a state-space model"},
     {"falcon_mamba", "a state-space model"},
+    {"gemma3n", "embeddings of each layer and keys that layers share"},
+    {"gemma4", "layers of unlike heads and keys that layers share"},
     {"granitemoehybrid", "a hybrid with a state-space model"},
     {"jamba", "a hybrid with a state-space model"},
+    {"kimi_linear", "a hybrid with linear attention"},
+    {"lfm2", "a hybrid with convolutions"},
     {"llama4", "interleaved experts and chunked attention"},
     {"llama4_text", "interleaved experts and chunked attention"},
     {"mamba", "a state-space model"},
     {"mamba2", "a state-space model"},
     {"mbart", "an encoder-decoder"},
     {"minicpm3", "multi-head latent attention with scales of its own"},
+    {"minimax_m1", "a hybrid with linear attention"},
+    {"mllama", "layers of cross-attention to images"},
     {"mt5", "an encoder-decoder"},
+    {"nemotron-nas", "layers of unlike widths, some without attention"},
+    {"nemotron_h", "a hybrid with a state-space model"},
     {"phi", "partly shared norms and biases of its own"},
     {"phi3", "fused projections of its own"},
+    {"qwen3_5", "a hybrid with linear attention"},
+    {"qwen3_5_moe", "a hybrid with linear attention"},
     {"qwen3_next", "a hybrid with linear attention"},
     {"recurrent_gemma", "a recurrent model"},
     {"rwkv", "a recurrent model"},
     {"t5", "an encoder-decoder"},
     {"whisper", "an encoder-decoder"},
-}};
+};
 
 std::string known_families_text() { return join(known_model_families(), ", "); }
 
@@ -139,13 +150,9 @@ void check_foreign_fields(hf::Config& config, const Family& family, const std::s
 }
 
 [[noreturn]] void refuse_model_type(const std::string& model_type, const std::string& path) {
-  for (const Refusal& refusal : kRefusals) {
-    if (model_type == refusal.model_type) {
-      refuse_family(path, fmt::format("model_type {} ({}) is not understood", quote(model_type),
-                                      refusal.reason));
-    }
-  }
-  refuse_family(path, fmt::format("model_type {} is not understood", quote(model_type)));
+  const std::string reason = reason_not_understood(model_type);
+  refuse_family(path, fmt::format("model_type {}{} is not understood", quote(model_type),
+                                  reason.empty() ? "" : " (" + reason + ")"));
 }
 
 // Gemma 3 nests its decoder in a multimodal config that holds the flag for tied embeddings.
@@ -172,6 +179,13 @@ std::vector<std::string> known_model_families() {
   std::vector<std::string> names;
   for (const Family& family : kFamilies) names.emplace_back(family.name);
   return names;
+}
+
+std::string reason_not_understood(std::string_view model_type) {
+  for (const Refusal& refusal : kRefusals) {
+    if (model_type == refusal.model_type) return std::string(refusal.reason);
+  }
+  return "";
 }
 
 ModelShape model_from_hf_config(const Json& config, const std::string& name,

@@ -1,5 +1,7 @@
 #include "tessera/core/model_id.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -93,13 +95,20 @@ void add_words(std::string_view part, std::vector<std::string>& words) {
 
 bool is_storage(std::string_view text);
 
-// A point parts words too, but for that of a number.
+// "q8", "iq4": what GGUF's types begin with.
+bool begins_gguf_type(std::string_view part) {
+  return part.size() >= 2 && part.size() <= 3 && part.find('q') == part.size() - 2 &&
+         is_id_digit(part.back());
+}
+
+// A point parts words too, but for that of a number, which some write as '_' ("Llama-3_3").
 std::size_t end_of_part(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::string_view("-_ :").find(text[i]) != std::string_view::npos) return i;
+    if (std::string_view("- :").find(text[i]) != std::string_view::npos) return i;
     const bool in_number =
         i > 0 && i + 1 < text.size() && is_id_digit(text[i - 1]) && is_id_digit(text[i + 1]);
     if (text[i] == '.' && !in_number) return i;
+    if (text[i] == '_' && (!in_number || begins_gguf_type(text.substr(0, i)))) return i;
   }
   return text.size();
 }
@@ -108,7 +117,8 @@ std::vector<std::string> id_words(std::string_view text) {
   std::vector<std::string> words;
   while (!text.empty()) {
     const std::size_t end = end_of_part(text);
-    const std::string_view part = text.substr(0, end);
+    std::string part(text.substr(0, end));
+    std::replace(part.begin(), part.end(), '_', '.');
     if (is_storage(part)) {
       words.emplace_back(part);  // "int4" is one word
     } else {
@@ -217,11 +227,55 @@ std::string without_maker(std::string stem) {
   return stem;
 }
 
-std::string without_release(const std::string& stem) {
+// "7b", "1.5b", "8x7b", "a3b", "135m".
+bool is_size(std::string_view word) {
+  if (word.size() < 2 || (word.back() != 'b' && word.back() != 'm')) return false;
+  word.remove_suffix(1);
+  if (word.front() == 'a') word.remove_prefix(1);
+  return !word.empty() && is_id_digit(word.front()) &&
+         word.find_first_not_of("0123456789.x") == std::string_view::npos;
+}
+
+// The last word of a stem, and what stands before it.
+struct LastWord {
+  std::string_view before, word;
+};
+LastWord last_word(std::string_view stem) {
   const std::size_t dash = stem.rfind('-');
-  if (dash == std::string::npos || !is_release(std::string_view(stem).substr(dash + 1)))
-    return stem;
-  return stem.substr(0, dash);
+  if (dash == std::string_view::npos) return {{}, stem};
+  return {stem.substr(0, dash), stem.substr(dash + 1)};
+}
+
+// "v0.3" is a release of "mistral-7b", but "v3.2" is what another DeepSeek is called.
+std::string without_release(const std::string& stem) {
+  const auto [before, word] = last_word(stem);
+  if (before.empty() || !is_release(word)) return stem;
+  if (word[0] == 'v' && !is_size(last_word(before).word)) return stem;
+  return std::string(before);
+}
+
+// Heads and patches for a model, which are none.
+bool is_part_of_model(std::string_view word) {
+  constexpr std::string_view kParts[] = {"eagle", "medusa", "draft", "lora", "adapter", "mamba"};
+  return std::any_of(std::begin(kParts), std::end(kParts),
+                     [&](std::string_view part) { return word.starts_with(part); });
+}
+
+// Whether `own` with its size stands within the name of what was tuned from it, as "mistral-7b" in
+// "openhermes-2.5-mistral-7b", and nothing beside it says another size.
+bool is_tuned_from(const std::string& stem, const std::string& own) {
+  const std::size_t at = ("-" + stem + "-").find("-" + own + "-");
+  if (at == std::string::npos || own.find('-') == std::string::npos) return false;
+  const std::string rest = stem.substr(0, at) + "-" + stem.substr(at + own.size());
+  bool sized = false;
+  for (std::string_view left = own; !left.empty(); left = last_word(left).before) {
+    sized = sized || is_size(last_word(left).word);
+  }
+  for (std::string_view left = rest; !left.empty(); left = last_word(left).before) {
+    const std::string_view word = last_word(left).word;
+    if (is_size(word) || is_part_of_model(word)) return false;
+  }
+  return sized;
 }
 
 // Names under which a shape is known: its file's, the id of its source, and those it lists.
@@ -245,15 +299,73 @@ std::vector<std::string> known_names(const std::string& name, const Json& json) 
 }
 
 // How near a name is: 0 the same, 1 but for case, 2 but for tuning and storage, 3 but for the
-// release; larger: another model.
+// release; from there on what was tuned from it, the longer its own name the nearer.
+constexpr int kTuned = 4, kLongest = 256, kOther = kTuned + kLongest;
+
 int distance_to(const std::string& known, const std::string& name, const ModelId& id) {
-  constexpr int kOther = 4;
   if (known == name) return 0;
   if (lower(known) == lower(name)) return 1;
   const std::string own = parse_model_id(known).stem;
   if (own == id.stem) return 2;
-  return without_release(own) == without_release(id.stem) ? 3 : kOther;
+  if (without_release(own) == without_release(id.stem)) return 3;
+  return is_tuned_from(id.stem, own) ? kOther - static_cast<int>(own.size()) : kOther;
 }
+
+// Models that people name and no description here can say, by how their names begin.
+struct Beyond {
+  std::string_view name;
+  std::string_view model_type;
+  const char* nearest;  ///< shape
+};
+constexpr Beyond kBeyond[] = {{"llama-3.3-nemotron", "nemotron-nas", "llama-3.3-70b"},
+                              {"llama-3.1-nemotron-51b", "nemotron-nas", "llama-3.1-70b"},
+                              {"llama-3.1-nemotron-ultra", "nemotron-nas", "llama-3.1-405b"},
+                              {"llama-3.2-11b-vision", "mllama", "llama-3.1-8b"},
+                              {"llama-3.2-90b-vision", "mllama", "llama-3.1-70b"},
+                              {"nemotron-h", "nemotron_h", "llama-3.1-70b"},
+                              {"nemotron-nano", "nemotron_h", "llama-3.1-8b"},
+                              {"nemotron-3", "nemotron_h", "qwen3-30b-a3b"},
+                              {"qwen3-next", "qwen3_next", "qwen3-30b-a3b"},
+                              {"qwen3-coder-next", "qwen3_next", "qwen3-30b-a3b"},
+                              {"qwen3.5", "qwen3_5", "qwen3-30b-a3b"},
+                              {"qwen3.6", "qwen3_5", "qwen3-30b-a3b"},
+                              {"qwen3.7", "qwen3_5", "qwen3-30b-a3b"},
+                              {"qwen3.8", "qwen3_5", "qwen3-30b-a3b"},
+                              {"kimi-linear", "kimi_linear", "qwen3-30b-a3b"},
+                              {"jamba", "jamba", "mixtral-8x7b"},
+                              {"ai21-jamba", "jamba", "mixtral-8x7b"},
+                              {"falcon-h1", "falcon_h1", "falcon3-7b"},
+                              {"falcon-mamba", "falcon_mamba", "falcon3-7b"},
+                              {"granite-4.0-h", "granitemoehybrid", "granite-3-8b"},
+                              {"lfm2", "lfm2", "llama-3.2-1b"},
+                              {"minimax-m1", "minimax_m1", "glm-4.6"},
+                              {"minimax-text", "minimax_m1", "glm-4.6"},
+                              {"gemma-3n", "gemma3n", "gemma-3-4b"},
+                              {"gemma-4", "gemma4", "gemma-3-27b"},
+                              {"deepseek-v3.2", "deepseek_v32", "deepseek-v3"},
+                              {"deepseek-v4", "deepseek_v32", "deepseek-v3"},
+                              {"glm-5", "deepseek_v32", "glm-4.6"}};
+
+const Beyond* beyond_of(const std::string& stem) {
+  for (const Beyond& each : kBeyond) {
+    const std::string own = parse_model_id(each.name).stem;
+    if (stem == own || stem.starts_with(own + "-")) return &each;
+  }
+  return nullptr;
+}
+
+// What is nearest to a name among all files, as pairs of distance and name.
+struct Nearest {
+  int distance = 2 * kOther;
+  std::vector<std::string> names;
+
+  void offer(int other, const std::string& name) {
+    if (other > distance || other >= 2 * kOther) return;
+    if (other < distance) names.clear();
+    distance = other;
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+};
 
 }  // namespace
 
@@ -274,26 +386,36 @@ ModelId parse_model_id(std::string_view text) {
 }
 
 NamedModel find_model(const std::string& name, const DataFolders& folders) {
-  NamedModel found{folders.find("models", name), true, {}};
+  NamedModel found{folders.find("models", name), true, {}, {}, {}};
   if (!found.file.empty()) return found;
-  found = {"", false, parse_model_id(name)};
+  found.is_name = false;
+  found.id = parse_model_id(name);
   if (found.id.stem.empty()) return found;
-  int nearest = 4;
+  Nearest nearest;
+  std::vector<std::string> longer;
   for (const std::string& known : folders.list("models")) {
-    const std::string file = folders.find("models", known);
     Json json;
     try {
-      json = read_json_file(file);
+      json = read_json_file(folders.find("models", known));
     } catch (const Error&) {
       continue;  // a broken file of a user must not take the others with it
     }
     if (!json.is_object()) continue;
     for (const std::string& own : known_names(known, json)) {
-      const int distance = distance_to(own, name, found.id);
-      if (distance >= nearest) continue;
-      nearest = distance;
-      found.file = file;
+      // What a shape is called counts more than what else it is known by.
+      nearest.offer(2 * distance_to(own, name, found.id) + (own == known ? 0 : 1), known);
     }
+    if (known.starts_with(found.id.stem + "-")) longer.push_back(known);
+  }
+  const Beyond* beyond = nearest.distance < 2 * kTuned ? nullptr : beyond_of(found.id.stem);
+  if (beyond != nullptr) {
+    found.why_not =
+        fmt::format("{}, which no description here can say; the nearest that ships is {}",
+                    reason_not_understood(beyond->model_type), quote(beyond->nearest));
+  } else if (nearest.names.size() == 1) {
+    found.file = folders.find("models", nearest.names.front());
+  } else {
+    found.several = nearest.names.empty() ? longer : nearest.names;
   }
   return found;
 }

@@ -1,6 +1,8 @@
 -- Ids of Hugging Face: which checkpoint a model's name stands for, how many bits an id's name tells, and which copies
 -- of an id are published at other bits. Names as on https://huggingface.co.
 
+local core = require "tessera.core"
+
 local M = {}
 
 -- What a base model's instruction-tuned sibling is called, where that is not the same checkpoint.
@@ -54,30 +56,21 @@ local quantised_at_birth = {
   { pattern = "^openai/gpt%-oss", bitwidth = 4, name = "MXFP4" },
 }
 
--- What a name says of its weights, in small letters; the first that is found counts.
-local endings = {
-  { "w4a%d+", 4 }, { "awq", 4 }, { "gptq%-int8", 8 }, { "gptq%-8bit", 8 }, { "gptq", 4 }, { "autoround", 4 },
-  { "int4", 4 }, { "4bit", 4 }, { "[nm][vx]fp4", 4 }, { "nf4", 4 }, { "w8a16", 8 }, { "w8a8", 8 }, { "fp8", 8 },
-  { "int8", 8 }, { "8bit", 8 }, { "iq?3_", 3 }, { "q3_", 3 }, { "iq4_", 4 }, { "q4_", 4 }, { "q8_0", 8 },
-  { "bf16", 16 }, { "f[p]?16", 16 },
-}
-
 local function is_id(text) return text and text:find "^[%w%-_][%w%-_.]*/[%w%-_.]+$" ~= nil end
 M.is_id = is_id
 
 --- Bits of a weight that the name of an id or file tells; nil where it tells none.
-function M.bits_of_name(name)
-  local leaf = "-" .. name:match("[^/]*$"):lower()
-  for _, ending in ipairs(endings) do
-    if leaf:find("[%-_.]" .. ending[1]) then return ending[2] end
-  end
-end
+function M.bits_of_name(name) return core.model_id(name:match "[^/]*$").bits end
 
 -- The id that a model's sheet names.
 local function sheet_id(model) return (model.source or ""):match "^https://huggingface%.co/([%w%-_.]+/[%w%-_.]+)" end
 
--- What was trained before instructions: the sheet's, but for families whose plain name is the tuned one's.
-local function base_id(id) return id:find "^Qwen/Qwen3%-" and id .. "-Base" or id end
+-- What was trained before instructions: the sheet's, but for families whose plain name is the tuned one's; nil where
+-- the sheet names the tuned one.
+local function base_id(id)
+  if id:find "^Qwen/Qwen3%-" then return id .. "-Base" end
+  return core.model_id(id).tuning ~= "instruct" and id or nil
+end
 
 --- The instruction-tuned sibling of a base model; the id itself where it has none.
 function M.tuned_id(id)
@@ -105,9 +98,10 @@ end
 function M.id_of(model)
   local id, typed = sheet_id(model), M.typed(model)
   local wants_base = typed and typed:lower():find "%-base$"
-  local known = id and (wants_base and base_id(id) or M.tuned_id(id))
+  local known = id and M.tuned_id(id)
+  if id and wants_base then known = base_id(id) end
   if not is_id(typed) then return (not typed or is_name_of(typed, model.name)) and known or nil end
-  for _, own in ipairs(id and { known, id } or {}) do
+  for _, own in ipairs { id, known } do
     if own:lower() == typed:lower() then return own end -- as the hub spells it
   end
   return typed

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/core/files.h"
 
@@ -19,16 +20,23 @@ struct ModelId {
 
 ModelId parse_model_id(std::string_view id);
 
+/// What is beyond the descriptions here in a model_type that people are likely to try; "" for one
+/// that is simply unknown.
+std::string reason_not_understood(std::string_view model_type);
+
 /// What a name of a shipped shape means.
 struct NamedModel {
   std::string file;      ///< in datasets/models
   bool is_name = false;  ///< the shape's own name, which names no checkpoint
   ModelId id;
+  std::vector<std::string> several;  ///< shapes that it may mean, where that is not clear
+  std::string why_not;               ///< of a model that is known and cannot be described
 };
 
 /// The shipped model that is called so: its own name, its Hugging Face id or one that its file
-/// lists, or one that differs from these in tuning, storage and spelling alone. Its file is ""
-/// where there is none. A local path never gets here.
+/// lists, one that differs from these in tuning, storage and spelling alone, or what a tuned one
+/// says that it comes from ("Hermes-3-Llama-3.1-8B"). Its file is "" where there is none or more
+/// than one. A local path never gets here.
 NamedModel find_model(const std::string& name, const DataFolders& folders);
 
 }  // namespace tessera
