@@ -5,7 +5,7 @@ local workload = { prompt_tokens = 256, output_tokens = 32, batch_size = 8 }
 
 -- The cheapest mix and the fewest GPUs for a target.
 local result = assert(ts.size {
-  model = "opt-13b", workload = workload, devices = { "T4-16G", "L4", "A10" }, max_devices = 4,
+  model = "opt-13b", workload = workload, devices = { "T4-16G", "L4", "A10G" }, max_devices = 4,
   target = { throughput_tok_s = 150 },
 })
 print(("cheapest: %s, %.2f USD/h; fewest: %s; %d of %d mixes were solved"):format(result.cheapest.devices,

@@ -37,7 +37,7 @@ local function with_bits(bitwidth, kv_bitwidth, cluster)
   return function()
     return ts.deployment {
       plan = chat.plan(bitwidth, kv_bitwidth, cluster), engine = chat.engine(), api_s = 0,
-      usd_per_h = ts.device("H100-80G").price_usd_per_h, -- the H200 has no list price here; it cancels
+      usd_per_h = ts.device("H100-80G").price_usd_per_h, -- of both; it cancels
     }
   end
 end

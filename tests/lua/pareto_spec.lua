@@ -139,13 +139,15 @@ describe("ts.pareto", function()
     for _, case in ipairs {
       { { points = 3 }, "unknown option 'points'" }, { { max_points = 1 }, "an integer in [2, 10000]", "out_of_range" },
       { { price = "eur" }, "'eur' is not a choice" }, { { prices = 3 }, "give table<string, number>" },
-      { {}, "no price of V100-32G is known" }, { { prices = { V100 = 1 } }, "no device is called 'V100'" },
+      { { prices = { V100 = 1 } }, "no device is called 'V100'" },
       { { prices = { 1 } }, "got the key 1" }, { { max_subsets = 0 }, "out of range", "out_of_range" },
       { { max_subsets = 2, prices = { ["V100-32G"] = 2 } }, "3 choices of devices are more than max_subsets = 2" },
       { { time_limit_s = support.inf }, "inf is not finite" },
     } do
       raises(case[3] or "invalid_argument", case[2], function() ts.pareto(problem, case[1]) end)
     end
+    local unpriced = support.small_problem { cluster = { { "P40", 1 } } }
+    raises("invalid_argument", "no price of P40 is known", function() ts.pareto(unpriced) end)
     raises("invalid_argument", "a tessera.Problem belongs here", function() ts.pareto { model = "opt-125m" } end)
     raises("invalid_argument", "the number 3 where a table", function() ts.pareto(problem, 3) end)
     local instance = ts.problem { instance = support.tiny_instance() }

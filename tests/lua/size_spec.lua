@@ -7,7 +7,7 @@ local raises, declines = support.raises, support.declines
 local workload = { prompt_tokens = 256, output_tokens = 32, batch_size = 8 }
 
 local function ask(changes)
-  local options = { model = "opt-6.7b", workload = workload, devices = { "T4-16G", "A10" }, max_devices = 4,
+  local options = { model = "opt-6.7b", workload = workload, devices = { "T4-16G", "A10G" }, max_devices = 4,
     bitwidths = { 4, 8, 16 }, link_gbps = 10, target = { latency_s = 2 } }
   for key, value in pairs(changes or {}) do options[key] = value end
   return ts.size(options)
@@ -20,12 +20,12 @@ local function every_mix(max_devices, max_omega)
     for a10 = 0, max_devices - t4 do
       local cluster = { link_gbps = 10 }
       if t4 > 0 then cluster[#cluster + 1] = { "T4-16G", t4, node = "t" } end
-      if a10 > 0 then cluster[#cluster + 1] = { "A10", a10, node = "a" } end
+      if a10 > 0 then cluster[#cluster + 1] = { "A10G", a10, node = "a" } end
       if #cluster > 0 then
         local problem = ts.problem(support.settled { model = "opt-6.7b", workload = workload, cluster = cluster,
           bitwidths = { 4, 8, 16 }, quality = { max_omega = max_omega } })
         local plan = ts.plan(problem)
-        mixes[#mixes + 1] = { number = t4 + a10, price = t4 * 0.35 + a10 * 0.75,
+        mixes[#mixes + 1] = { number = t4 + a10, price = t4 * 0.526 + a10 * 1.006,
           latency_s = plan and plan.latency_s or math.huge }
       end
     end
@@ -71,7 +71,7 @@ describe("ts.size", function()
 
   it("bounds every mix from below", function()
     local problem = ts.problem(support.settled { model = "opt-6.7b", workload = workload, bitwidths = { 4, 8, 16 },
-      cluster = { { "T4-16G", 2, node = "t" }, { "A10", 1, node = "a" }, { "P100-12G", 1, node = "p" } },
+      cluster = { { "T4-16G", 2, node = "t" }, { "A10G", 1, node = "a" }, { "P100-12G", 1, node = "p" } },
       quality = { max_omega = 0.5 } })
     local lists = {}
     for t4 = 0, 2 do
@@ -100,8 +100,8 @@ describe("ts.size", function()
     local both = ask { target = { throughput_tok_s = 1, latency_s = 2 } }
     assert.equal(ask().cheapest.price_usd_per_h, both.cheapest.price_usd_per_h)
     local dear = ask { prices = { ["T4-16G"] = 100 }, target = { latency_s = 3 } }
-    assert.matches("A10", dear.cheapest.devices)
-    local limited = ask { devices = { { "T4-16G", 1 }, "A10" }, target = { latency_s = 1.2 } }
+    assert.matches("A10G", dear.cheapest.devices)
+    local limited = ask { devices = { { "T4-16G", 1 }, "A10G" }, target = { latency_s = 1.2 } }
     for _, device in ipairs { limited.cheapest, limited.fewest } do
       assert.not_matches("[2-9] x T4", device.devices)
     end
@@ -127,7 +127,7 @@ describe("ts.size", function()
       { { devices = { { "T4-16G", 0 } } }, "0 is no number of devices" },
       { { devices = { { "T4-16G", 1.5 } } }, "1.5 is no number" },
       { { devices = { { "T4-16G", count = 2 } } }, "unknown key 'count'" },
-      { { devices = { "V100-32G" } }, "no price of V100-32G is known" },
+      { { devices = { "P40" } }, "no price of P40 is known" },
       { { target = {} }, "give throughput_tok_s, latency_s, or both" },
       { { target = 3 }, "the number 3 has the wrong type" },
       { { target = { latency = 3 } }, "unknown target 'latency'; did you mean 'latency_s'" },
@@ -144,7 +144,7 @@ describe("ts.size", function()
       raises(case[3] or "invalid_argument", case[2], function() ask(case[1]) end)
     end
     for _, name in ipairs { "model", "workload", "devices", "target" } do
-      local options = { model = "opt-6.7b", workload = workload, devices = { "A10" }, target = { latency_s = 1 } }
+      local options = { model = "opt-6.7b", workload = workload, devices = { "A10G" }, target = { latency_s = 1 } }
       options[name] = nil
       raises("invalid_argument", "ts.size." .. name .. ": missing", function() ts.size(options) end)
     end
@@ -152,7 +152,7 @@ describe("ts.size", function()
     raises("invalid_argument", "the number 3 where a table", function() ts.size(3) end)
     raises("not_found", "A11", function() ask { devices = { "A11" } } end)
     raises("invalid_argument", "lower max_devices", function()
-      ask { devices = { "A10", "T4-16G", "L4", "A100-40G", "A100-80G", "H100-80G", "L40S", "P100-12G" },
+      ask { devices = { "A10G", "T4-16G", "L4", "A100-40G", "A100-80G", "H100-80G", "L40S", "H200-141G" },
         max_devices = 64 }
     end)
   end)

@@ -66,18 +66,28 @@ function M.text(model, cluster)
   return table.concat(lines)
 end
 
---- "prices: A100-80G 1.29 USD/h (as given), ...": what costs are counted with; "" where no device has a price.
+--- "Prices (AWS on demand, us-east-1, 2025-11-30): T4-16G 0.526 USD/h; P40: none.": what costs are counted with, by
+--- where it was read, and which types have no price.
 function M.prices(cluster)
-  local words = {}
-  for _, own in ipairs(device_types(cluster)) do
+  local origins, of_origin, none = {}, {}, {}
+  local types = device_types(cluster)
+  for _, own in ipairs(types) do
     local device = own.device
-    if device.price_usd_per_h then
-      words[#words + 1] = ("%s %.2f USD/h (%s)"):format(device.name, device.price_usd_per_h,
-        device.price_source:match "^[^;(]*":gsub("%s+$", ""))
+    local origin = device.price_usd_per_h and device.price_source:match "^[^:]*"
+    if origin then
+      if not of_origin[origin] then
+        origins[#origins + 1], of_origin[origin] = origin, {}
+      end
+      table.insert(of_origin[origin], ("%s %.4g USD/h"):format(device.name, device.price_usd_per_h))
+    else
+      none[#none + 1] = device.name
     end
   end
-  if #words == 0 then return "" end
-  return ("Prices: %s. --usd-per-hour %s=... sets another.\n"):format(table.concat(words, "; "), words[1]:match "^%S+")
+  local words = {}
+  for i, origin in ipairs(origins) do words[i] = ("%s (%s)"):format(table.concat(of_origin[origin], ", "), origin) end
+  if #none > 0 then words[#words + 1] = ("no public price of %s"):format(table.concat(none, ", ")) end
+  return ("Prices: %s. --usd-per-hour %s=... sets %s.\n"):format(table.concat(words, "; "), none[1] or types[1].name,
+    none[1] and "one" or "another")
 end
 
 return M

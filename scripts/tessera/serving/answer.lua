@@ -30,7 +30,7 @@ local function latency_words(row)
 end
 
 local function price_words(row)
-  if not row.usd_per_h then return "a device has no price" end
+  if not row.usd_per_h then return "no USD/h: a device has no price (--usd-per-hour)" end
   return ("%.2f USD/h, %.3g USD per million output tokens"):format(row.usd_per_h, row.usd_per_million_tokens)
 end
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ bool has_fast_fp16(const Device& device) {
   return device.compute_capability != 6.1 && device.backend != "metal";
 }
 
+bool runs_cuda(const Device& device) {
+  return device.compute_capability > kDefaultComputeCapability;
+}
+
 TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
   for (const std::string& name : datasets().list("devices")) {
     SCOPED_TRACE(name);
@@ -48,7 +53,8 @@ TEST(Devices, EveryShippedFileLoadsWithinSaneRanges) {
     EXPECT_LT(device.memory_bytes, 400 * kGiB);
     EXPECT_GE(device.memory_bytes_per_s, 200e9);
     EXPECT_LE(device.memory_bytes_per_s, 8e12);
-    const bool is_nvidia = !device.backend.has_value();
+    const bool is_gaudi = name.starts_with("Gaudi");  // which nothing here launches on
+    const bool is_nvidia = !device.backend.has_value() && !is_gaudi;
     EXPECT_EQ(device.compute_capability >= 6.0, is_nvidia);
     EXPECT_LE(device.compute_capability, 12.1);
     EXPECT_GE(device.pcie_bytes_per_s, 15e9);
@@ -80,7 +86,7 @@ TEST(Devices, RatesOfEverySheetGoTogether) {
     };
     in_fp16("bf16", 0.5, 1.0001);  // MI100 halves it
     in_fp16("fp8", 1.9, 2.1);
-    if (!device.backend && has_fast_fp16(device)) {
+    if (runs_cuda(device) && has_fast_fp16(device)) {
       in_fp16("int8", 0.5, 4.1);
       EXPECT_EQ(rates.count("bf16"), device.compute_capability >= 8.0 ? 1u : 0u);
       EXPECT_EQ(rates.count("fp8"), device.compute_capability >= 8.9 ? 1u : 0u);
@@ -95,7 +101,8 @@ TEST(Devices, MultiprocessorsFollowFromTheRateWithinAFifth) {
     Device device = find_device(name, datasets());
     const double counted = multiprocessors_of(device);
     EXPECT_EQ(counted, *device.num_multiprocessors);
-    if (device.backend && !name.starts_with("MI3")) continue;  // one architecture stands for all
+    if (!runs_cuda(device) && !name.starts_with("MI3"))
+      continue;  // one architecture stands for all
     device.num_multiprocessors.reset();
     EXPECT_NEAR(multiprocessors_of(device) / counted, 1, 0.2);
   }
@@ -131,6 +138,16 @@ TEST(Devices, CardsWhoseNvlinkIsABridgeHaveNoneWithoutIt) {
     EXPECT_FALSE(find_device(name, datasets()).nvlink_bytes_per_s) << name;
     EXPECT_TRUE(find_device(name, datasets()).nvlink_bridge_bytes_per_s) << name;
   }
+}
+
+// Prices can be compared: one list, one day.
+TEST(Devices, PricesAreOfOneOrigin) {
+  std::set<std::string> origins;
+  for (const std::string& name : datasets().list("devices")) {
+    const std::string source = find_device(name, datasets()).price_source;
+    if (!source.empty()) origins.insert(source.substr(0, source.find(':')));
+  }
+  EXPECT_EQ(origins, std::set<std::string>{"AWS on demand, us-east-1, 2025-11-30"});
 }
 
 TEST(Devices, RoundTripIsExact) {
