@@ -1,4 +1,5 @@
--- `tessera support`: whether a model fits on a device and runs there, by bitwidth, and how sure its times are.
+-- `tessera support`: whether a model fits on a device and runs there, by bitwidth, and how sure its times are; of a
+-- model alone, on which devices.
 
 local core = require "tessera.core"
 local cost = require "tessera.cost"
@@ -9,14 +10,14 @@ local ts = require "tessera"
 local M = {}
 
 local most_devices = 64
--- How sure times are, best first.
-local rank = { measured = 1, fitted = 2, published = 3, modelled = 4 }
+-- Devices of a node, which share every layer; more nodes are stages after one another.
+local node_devices = 8
 
--- Words of the command line: model, device, bitwidth or nil.
+-- Words of the command line: model, device or nil, bitwidth or nil.
 local function words_of(given)
   local names = given.names
-  if #names < 2 or #names > 3 then
-    core.raise("usage", "name a model and a device, and a bitwidth if you like: tessera support llama-3.1-8b L4 4",
+  if #names < 1 or #names > 3 then
+    core.raise("usage", "name a model, and a device and a bitwidth if you like: tessera support llama-3.1-8b L4 4",
       "tessera support")
   end
   if not names[3] then return names[1], names[2] end
@@ -27,94 +28,77 @@ local function words_of(given)
   return names[1], names[2], bitwidth
 end
 
-local function problem_of(model, device, count, bitwidth, set, given)
+local function problem_of(model, device, count, bitwidth, given)
+  local cluster = {}
+  for k = 1, math.max(1, count / node_devices) do
+    cluster[k] = { device, math.min(count, node_devices), node = "node" .. k }
+  end
   return ts.problem {
-    model = model, cluster = { { device, count, node = "node" } }, kernel_set = set, bitwidths = { bitwidth },
+    model = model, cluster = cluster, kernel_set = given.kernel_set, bitwidths = { bitwidth },
+    tensor_parallel = { math.min(count, node_devices) },
     workload = { prompt_tokens = given.context_tokens - 1, output_tokens = 1, batch_size = given.batch_size },
   }
 end
 
--- Layers dealt evenly to the devices, the whole batch in every decode step: nothing is searched.
+-- The layout that is launched: the devices of a node share every layer, nodes take even parts of the layers, the whole
+-- batch in every decode step. Nothing is searched.
 local function even_plan(model, device, count, bitwidth, batch_size)
+  local degree, num_stages = math.min(count, node_devices), math.max(1, count / node_devices)
   local stages = {}
-  for k = 1, count do
-    local num_layers = math.floor(model.num_layers * k / count) - math.floor(model.num_layers * (k - 1) / count)
+  for k = 1, num_stages do
     local bitwidths = {}
-    for i = 1, num_layers do bitwidths[i] = bitwidth end
-    stages[k] = { device = device.name, bitwidths = bitwidths }
+    local first, last = (k - 1) / num_stages, k / num_stages
+    for i = 1, math.floor(model.num_layers * last) - math.floor(model.num_layers * first) do bitwidths[i] = bitwidth end
+    stages[k] = { device = (degree > 1 and degree .. "x" or "") .. device.name, bitwidths = bitwidths }
   end
   return { planner = "manual", stages = stages, prefill_micro_batch_size = 1, decode_micro_batch_size = batch_size }
 end
 
--- The fewest devices of one node that hold it, by doubling, and the plan on them; nil and why where none does.
-local function fewest(model, device, bitwidth, set, given)
+-- The plan on `count` devices and its kernel set; nil and why. Where the weights alone are too much nothing is planned.
+local function plan_on(model, device, count, bitwidth, given)
+  local weights_bytes = model.num_parameters * bitwidth / 8
+  if weights_bytes > count * device.memory_bytes then
+    return nil, ("the weights take %s"):format(core.format_bytes(weights_bytes))
+  end
+  local problem = problem_of(model, device, count, bitwidth, given)
+  local plan, why = ts.plan(problem, even_plan(model, device, count, bitwidth, given.batch_size))
+  if not plan then return nil, why.message end
+  return plan, problem.kernel_set
+end
+
+-- The fewest devices that hold it, by doubling, the plan on them and its kernel set; nil and why where none does.
+local function fewest(model, device, bitwidth, given)
   local first_why
   local count = 1
   while count <= math.min(most_devices, model.num_layers) do
-    local ok, plan, why = pcall(function()
-      return ts.plan(problem_of(model, device, count, bitwidth, set, given),
-        even_plan(model, device, count, bitwidth, given.batch_size))
-    end)
+    local ok, plan, set = pcall(plan_on, model, device, count, bitwidth, given)
     if not ok then return nil, core.error_text(plan) end
-    if plan then return count, plan, first_why end
-    first_why = first_why or why.message
+    if plan then return count, plan, set, first_why end
+    first_why = first_why or set
     count = count * 2
   end
   return nil, first_why
 end
 
-local function need_of(plan)
+local function row_of(device, bitwidth, given, count, plan, set, why)
   local bytes, capacity, decode_s = 0, 0, 0
   for _, stage in ipairs(plan.stages) do
     bytes, capacity = bytes + stage.memory.total_bytes, capacity + stage.memory.capacity_bytes
     decode_s = decode_s + stage.decode_s
   end
-  return bytes, capacity, decode_s
-end
-
--- The kernel set that a plan takes where none is named; nil where none has such a kernel.
-local function recommended_set(model, device, bitwidth)
-  local ok, problem = pcall(ts.problem, { model = model, cluster = { { device, 1 } }, bitwidths = { bitwidth } })
-  if ok then return problem.kernel_set end
-end
-
-local function row_of(model, device, bitwidth, name, given)
-  local kernel, why_not = cost.kernel(name, device, bitwidth)
-  if not kernel then return { bitwidth = bitwidth, kernel_set = name, runs = false, why_not = why_not } end
-  local count, plan, why = fewest(model, device, bitwidth, name, given)
-  if not count then return { bitwidth = bitwidth, kernel_set = name, kernel = kernel, runs = false, why_not = plan } end
-  local bytes, capacity, decode_s = need_of(plan)
   return {
-    bitwidth = bitwidth, kernel_set = name, kernel = kernel, runs = count == 1, devices = count,
-    needs_bytes = bytes, has_bytes = capacity, times = plan.provenance, error = plan.error,
+    bitwidth = bitwidth, kernel_set = set, kernel = cost.kernel(set, device, bitwidth), runs = count == 1,
+    devices = count, needs_bytes = bytes, has_bytes = capacity, times = plan.provenance, error = plan.error,
     decode_tok_s = given.batch_size / decode_s, why_not = why,
   }
 end
 
--- Whether row a says more than b: it runs, on fewer devices, by times that are surer, with the recommended kernels.
-local function is_better(a, b)
-  if (a.devices or math.huge) ~= (b.devices or math.huge) then
-    return (a.devices or math.huge) < (b.devices or math.huge)
-  end
-  if a.times ~= b.times then return (rank[a.times] or 9) < (rank[b.times] or 9) end
-  if (a.error == nil) ~= (b.error == nil) then return a.error ~= nil end
-  if a.recommended ~= b.recommended then return a.recommended end
-  return (a.decode_tok_s or 0) > (b.decode_tok_s or 0)
-end
-
--- Of all kernel sets the one that says most, and the others that run it too.
-local function best_of(rows)
-  table.sort(rows, function(a, b)
-    if is_better(a, b) then return true end
-    if is_better(b, a) then return false end
-    return a.kernel_set < b.kernel_set
-  end)
-  local best, also = rows[1], {}
-  for i = 2, #rows do
-    if rows[i].devices then also[#also + 1] = rows[i].kernel_set end
-  end
-  best.also = table.concat(also, " ")
-  return best
+-- What a bitwidth gives with the kernels that a plan takes.
+local function best_row(model, device, bitwidth, given)
+  local count, plan, set, why = fewest(model, device, bitwidth, given)
+  if count then return row_of(device, bitwidth, given, count, plan, set, why) end
+  local kernel, why_not = cost.kernel(given.kernel_set or "vllm", device, bitwidth)
+  return { bitwidth = bitwidth, kernel_set = given.kernel_set, runs = false, why_not = kernel and plan or why_not }
 end
 
 local function sentence(row, device)
@@ -124,9 +108,94 @@ local function sentence(row, device)
   local sure = row.error and ("%s, held-out error %.2g %%"):format(row.times, row.error * 100)
     or row.times == "modelled" and "modelled: nothing was measured of it" or row.times
   local how = ("kernel set %s (%s), %.0f tok/s, %s"):format(row.kernel_set, row.kernel, row.decode_tok_s, sure)
-  local also = row.also ~= "" and "; also " .. row.also or ""
-  if row.runs then return ("%sfits, %s; %s%s"):format(name, need, how, also) end
-  return ("%stoo large for one %s; %d hold it, %s; %s%s"):format(name, device.name, row.devices, need, how, also)
+  if row.runs then return ("%sfits, %s; %s"):format(name, need, how) end
+  local nodes = row.devices > node_devices and (", %d a node"):format(node_devices) or ""
+  return ("%stoo large for one %s; %d hold it%s, %s; %s"):format(name, device.name, row.devices, nodes, need, how)
+end
+
+-- The layout of a device that is recommended: the fewest devices that hold it at some bitwidth, and there the most
+-- bits; with the bits that fit on one. nil where none does.
+local function line_of(model, device, given)
+  local best, on_one
+  for _, bits in ipairs { 4, 8, 16 } do
+    if not best then
+      local row = best_row(model, device, bits, given)
+      best = row.devices and row
+      on_one = row.runs and { bits } or {}
+    else
+      local ok, plan, set = pcall(plan_on, model, device, best.devices, bits, given)
+      if ok and plan then best = row_of(device, bits, given, best.devices, plan, set) end
+      if ok and plan and best.runs then table.insert(on_one, 1, bits) end
+    end
+  end
+  if best then best.device, best.bits_on_one = device.name, on_one end
+  return best
+end
+
+-- Rows of all devices that can have it, those that need fewest first, and the names of the others.
+local function lines_of(model, given)
+  local rows, others = {}, {}
+  for _, name in ipairs(core.names "devices") do
+    local row = line_of(model, ts.device(name), given)
+    if row then rows[#rows + 1] = row else others[#others + 1] = name end
+  end
+  table.sort(rows, function(a, b)
+    if a.devices ~= b.devices then return a.devices < b.devices end
+    if a.decode_tok_s ~= b.decode_tok_s then return a.decode_tok_s > b.decode_tok_s end
+    return a.device < b.device
+  end)
+  return rows, others
+end
+
+local function print_lines(rows, others)
+  local form = "%-18s %-8s %8s %5s %7s  %-12s %s"
+  print(form:format("device", "on one", "launched", "bits", "tok/s", "kernels", "times"))
+  for _, row in ipairs(rows) do
+    local on_one = #row.bits_on_one > 0 and table.concat(row.bits_on_one, " ") or "-"
+    print(form:format(row.device, on_one, row.devices, row.bitwidth, ("%.0f"):format(row.decode_tok_s), row.kernel_set,
+      row.times))
+  end
+  if #others > 0 then
+    terminal.say(terminal.wrapped(("On no number of these up to %d: %s.\n"):format(most_devices,
+      table.concat(others, ", "))))
+  end
+end
+
+local function settings(model, given)
+  return ("%d request%s of %d tokens"):format(given.batch_size, given.batch_size == 1 and "" or "s",
+    given.context_tokens), model.name
+end
+
+-- What is known of one device, by bitwidth.
+local function of_device(model, device, bitwidth, given)
+  local rows, any = {}, false
+  for i, bits in ipairs(bitwidth and { bitwidth } or { 16, 8, 4, 3 }) do
+    rows[i] = best_row(model, device, bits, given)
+    any = any or rows[i].devices ~= nil
+  end
+  if host.json then
+    host.set_result { model = model.name, device = device.name, context_tokens = given.context_tokens,
+      batch_size = given.batch_size, rows = rows }
+  else
+    local what, name = settings(model, given)
+    print(("%s on %s, %s"):format(name, device.name, what))
+    for _, row in ipairs(rows) do terminal.say(terminal.wrapped("  " .. sentence(row, device) .. "\n")) end
+  end
+  return any
+end
+
+-- What is known of all devices.
+local function of_all(model, given)
+  local rows, others = lines_of(model, given)
+  if host.json then
+    host.set_result { model = model.name, context_tokens = given.context_tokens, batch_size = given.batch_size,
+      rows = rows, others = others }
+  else
+    local what, name = settings(model, given)
+    print(("%s, %s; on one: bits that fit on one"):format(name, what))
+    print_lines(rows, others)
+  end
+  return #rows > 0
 end
 
 --- @param given table the flags; names: model, device, bitwidth
@@ -134,35 +203,18 @@ function M.main(given)
   local model_name, device_name, bitwidth = words_of(given)
   given.batch_size = given.batch_size or 1
   local model = ts.model(model_name)
-  local device = ts.device(device_name)
   given.context_tokens = given.context_tokens or math.min(4096, model.max_context_tokens)
   if given.context_tokens > model.max_context_tokens then
     core.raise("usage", ("--context-tokens %d is more than the %d that %s can have"):format(given.context_tokens,
       model.max_context_tokens, model.name), "--context-tokens")
   end
-  local sets = given.kernel_set and { given.kernel_set } or core.names "kernel_sets"
-  local rows = {}
-  for i, bits in ipairs(bitwidth and { bitwidth } or { 16, 8, 4, 3 }) do
-    local found = {}
-    local recommended = recommended_set(model, device, bits)
-    for k, set in ipairs(sets) do
-      found[k] = row_of(model, device, bits, set, given)
-      found[k].recommended = set == recommended
-    end
-    rows[i] = best_of(found)
-  end
-  if host.json then
-    host.set_result { model = model.name, device = device.name, context_tokens = given.context_tokens,
-      batch_size = given.batch_size, rows = rows }
+  local any
+  if device_name then
+    any = of_device(model, ts.device(device_name), bitwidth, given)
   else
-    print(("%s on %s, %d request%s of %d tokens"):format(model.name, device.name, given.batch_size,
-      given.batch_size == 1 and "" or "s", given.context_tokens))
-    for _, row in ipairs(rows) do terminal.say("  " .. sentence(row, device) .. "\n") end
+    any = of_all(model, given)
   end
-  for _, row in ipairs(rows) do
-    if row.devices then return 0 end
-  end
-  return 3
+  return any and 0 or 3
 end
 
 return M

@@ -34,7 +34,8 @@ const OptionTable& support_options() {
   static const OptionTable options{
       "tessera support",
       "Whether a model fits on a device and runs there, by bitwidth: memory, kernels, what was "
-      "measured; more devices where one is too small",
+      "measured; more devices, sharing each layer, where one is too small. MODEL alone: on which "
+      "devices, a line each",
       "",
       {
           {.name = "kernel_set", .type = text, .doc = "Kernels to look at; default: all that ship"},
