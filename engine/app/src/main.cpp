@@ -18,9 +18,11 @@
 #include "lua_verb.h"
 #include "repl.h"
 #include "sandbox/sandbox.h"
+#include "terminal.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/layout.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/guard.h"
@@ -213,7 +215,10 @@ int run_main(int argc, char** argv) {
     return run(parse_command_line(argc, argv));
   } catch (const UsageError& usage) {
     if (usage.status == kDone) {
-      print_text(usage.message);
+      const Terminal facts = terminal_facts(STDOUT_FILENO);
+      print_text(facts.knows_columns
+                     ? wrapped(usage.message, static_cast<std::size_t>(facts.columns))
+                     : usage.message);
       return flush_stdout(kDone);
     }
     write_text(stderr, fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message));
