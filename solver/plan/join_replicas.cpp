@@ -30,15 +30,17 @@ ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> r
                              const std::string& planner) {
   PlanSummary plan(LoweredProblem(without_mesh(problem)));
   plan.planner = planner;
-  plan.objective = -std::numeric_limits<double>::infinity();
-  plan.omega = plan.objective;
+  const double theta = replicas.front().problem.instance().theta;
+  double seconds = -std::numeric_limits<double>::infinity();
+  plan.omega = seconds;
   for (const PipelinePlan& replica : replicas) {
-    plan.objective = std::max(plan.objective, replica.objective);
+    seconds = std::max(seconds, replica.objective - theta * replica.omega);
     plan.omega = std::max(plan.omega, replica.omega);
     plan.mean_bitwidth += replica.mean_bitwidth / static_cast<double>(replicas.size());
     plan.solve_s += replica.solve_s;
     plan.latency_s = std::max(plan.latency_s, replica.latency_s);
   }
+  plan.objective = seconds + theta * plan.omega;
   const Workload& workload = problem.batch()->workload;
   plan.throughput_tok_s = static_cast<double>(workload.batch_size) * workload.output_tokens /
                           std::max(plan.latency_s, 1e-12);

@@ -10,12 +10,22 @@
 #include "tessera/solver/instance/numbers.h"
 
 namespace tessera::solver {
-namespace {}  // namespace
 
 double Sharing::worst() const {
   double objective = -kInfinity;
   for (const auto& plan : plans) objective = std::max(objective, summary_of(*plan).objective);
   return objective;
+}
+
+double Sharing::together() const {
+  double seconds = -kInfinity, quality = -kInfinity;
+  for (const auto& plan : plans) {
+    const PlanSummary& part = summary_of(*plan);
+    const double loss = part.problem.instance().theta * part.omega;
+    seconds = std::max(seconds, part.objective - loss);
+    quality = std::max(quality, loss);
+  }
+  return seconds + quality;
 }
 
 void PartPlanner::run_out_of_time() {

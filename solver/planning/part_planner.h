@@ -21,6 +21,8 @@ struct Sharing {
 
   /// The objective of the worst part.
   double worst() const;
+  /// The objective of all: the worst part's seconds with the worst part's quality.
+  double together() const;
 };
 
 /// Plans of parts of the cluster, by what the part holds and its share of the batch, each made

@@ -1,6 +1,7 @@
 // Replicas: the cluster split into pipelines that share the batch. Every way of splitting it is
 // tried, with the requests shared out so that the worst replica's objective is least; a split has
-// to beat the best one before it.
+// to beat the best one before it. Where the slowest replica is not the one that loses most quality,
+// the least of the worst sums is a bound alone, and replica_quality.cpp goes on from there.
 //
 // A plan for b requests serves b - 1 as well: with micro-batches no larger there are no more of
 // them, and no cost grows. So under the steady objective a part's best objective does not fall as
@@ -21,6 +22,7 @@
 #include "part_bound.h"
 #include "part_planner.h"
 #include "parts.h"
+#include "replica_quality.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/solver/instance/numbers.h"
@@ -119,6 +121,12 @@ std::vector<std::int64_t> numbers_of(const ReplicaNumbers& asked, std::int64_t m
   return numbers;
 }
 
+std::vector<std::int64_t> among(std::vector<std::int64_t> numbers, Pipelines pipelines) {
+  if (pipelines == Pipelines::one) std::erase_if(numbers, [](std::int64_t n) { return n != 1; });
+  if (pipelines == Pipelines::several) std::erase(numbers, 1);
+  return numbers;
+}
+
 /// The best split of all, and what there is to say of the search.
 struct Found {
   std::optional<Sharing> best;
@@ -130,7 +138,8 @@ struct Found {
 /// better, or one of its parts serves less than its bound said. Ends when no split is left.
 class AllSplits {
  public:
-  AllSplits(const OpenProblem& whole, const PlanOptions& options, PartPlanner& plans)
+  /// @param several two parts at least
+  AllSplits(const OpenProblem& whole, const PlanOptions& options, PartPlanner& plans, bool several)
       : problem_(*whole.first.batch()),
         batch_(problem_.workload.batch_size),
         options_(options),
@@ -140,7 +149,8 @@ class AllSplits {
         splits_(counts_of(alike_), whole.first.problem().may_leave_out()),
         bound_(whole, alike_),
         cutoff_(options.cutoff.value_or(kInfinity)),
-        most_(splits_.parts().size(), batch_) {}
+        most_(splits_.parts().size(), several ? batch_ - 1 : batch_),
+        several_(several) {}
 
   Found run() {
     if (cutoff_ == kInfinity) try_best_of_bounds();
@@ -164,7 +174,7 @@ class AllSplits {
     found_.notes.push_back(fmt::format(
         "replicas: best of any number; {} ways of splitting the cluster planned, the others {}",
         tried_, plans_.proven() ? "are proven to be no better" : "may be better"));
-    if (!found_.best) plans_.plan(whole(), batch_, cutoff_);  // which says why there is none
+    if (!found_.best && !several_) plans_.plan(whole(), batch_, cutoff_);  // which says why not
     if (found_.best && found_.best->split.size() == 1) stand_on_whole();
     return std::move(found_);
   }
@@ -205,7 +215,7 @@ class AllSplits {
     const auto at = [&](double cutoff) {
       most.clear();
       for (const Counts& part : splits_.parts()) {
-        most.push_back(bound_.most_served(part, batch_, cutoff));
+        most.push_back(bound_.most_served(part, several_ ? batch_ - 1 : batch_, cutoff));
       }
       return served_by(most);
     };
@@ -243,8 +253,8 @@ class AllSplits {
       }
     }
     cutoff_ = sharing.worst();
+    if (options_.on_incumbent) options_.on_incumbent({sharing.together(), std::nullopt});
     found_.best = std::move(sharing);
-    if (options_.on_incumbent) options_.on_incumbent({cutoff_, std::nullopt});
   }
 
   const BatchProblem& problem_;
@@ -257,6 +267,7 @@ class AllSplits {
   const PartBound bound_;
   double cutoff_;
   std::vector<std::int64_t> most_;  ///< [part] requests that it serves below the cutoff at most
+  const bool several_;
   std::size_t tried_ = 0;
   Found found_;
 };
@@ -297,8 +308,8 @@ Found search(const BatchProblem& batch, bool monotone, const PlanOptions& option
       auto sharing = share_out(plans, split, batch.workload.batch_size, cutoff);
       if (!sharing) continue;
       cutoff = sharing->worst();
+      if (options.on_incumbent) options.on_incumbent({sharing->together(), std::nullopt});
       found.best = std::move(sharing);
-      if (options.on_incumbent) options.on_incumbent({cutoff, std::nullopt});
     }
   }
   found.notes.push_back(fmt::format("replicas: best of {}, {} ways of splitting the cluster",
@@ -340,6 +351,16 @@ Plan finish(const OpenProblem& whole, const Sharing& best, PartPlanner& plans) {
   return plan;
 }
 
+/// Whether the worst replica in seconds and the worst in quality are two, so that the worst sum of
+/// both is not what a plan of all of them is worth.
+bool loses_unlike(const Plan& plan) {
+  const auto* several = std::get_if<ReplicatedPlan>(&plan);
+  if (several == nullptr) return false;
+  double worst = -kInfinity;
+  for (const PipelinePlan& replica : several->replicas) worst = std::max(worst, replica.objective);
+  return several->objective > worst + 1e-6 * std::fabs(worst);
+}
+
 }  // namespace
 
 PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options, bool proves,
@@ -356,17 +377,29 @@ PlanOutcome plan_replicas(const OpenProblem& problem, const PlanOptions& options
   const auto num_devices = static_cast<std::int64_t>(batch->cluster.devices.size());
   const std::vector<std::int64_t> numbers =
       numbers_of(*options.replicas, std::min(num_devices, batch->workload.batch_size));
+  const PlanningClock clock(options);
   const bool monotone = problem.first.problem().objective == Objective::steady &&
                         !options.prefill_micro_batch_size && !options.decode_micro_batch_size &&
                         proves;
-  PartPlanner plans(problem, options, plan_part);
-  const Found found = may_search_all(problem, options, monotone)
-                          ? AllSplits(problem, options, plans).run()
-                          : search(*batch, monotone, options, numbers, plans);
-  if (!found.best) return plans.why_none();
-  Plan plan = finish(problem, *found.best, plans);
-  add_notes(plan, found.notes);
-  return plan;
+  const PlanReplicas by_sums = [&](const OpenProblem& asked, const PlanOptions& own,
+                                   Pipelines pipelines) -> PlanOutcome {
+    PartPlanner plans(asked, own, plan_part);
+    const std::vector<std::int64_t> tried = among(numbers, pipelines);
+    if (tried.empty()) return none_below(own.cutoff.value_or(kInfinity));
+    const Found found = tried.size() > 1 && may_search_all(asked, own, monotone)
+                            ? AllSplits(asked, own, plans, pipelines == Pipelines::several).run()
+                            : search(*batch, monotone, own, tried, plans);
+    if (!found.best) return plans.why_none();
+    Plan plan = finish(asked, *found.best, plans);
+    add_notes(plan, found.notes);
+    return plan;
+  };
+  PlanOutcome outcome = by_sums(problem, options, Pipelines::any);
+  auto* plan = std::get_if<Plan>(&outcome);
+  if (plan == nullptr || !loses_unlike(*plan)) return outcome;
+  PlanOptions rest = options;
+  rest.time_limit_s = clock.left_s();
+  return share_quality(problem, rest, std::move(*plan), by_sums);
 }
 
 }  // namespace tessera::solver

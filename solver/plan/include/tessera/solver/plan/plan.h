@@ -112,8 +112,9 @@ struct PipelinePlan : PlanSummary {
   friend bool operator==(const PipelinePlan&, const PipelinePlan&) = default;
 };
 
-/// Pipelines that share the batch, each a plan of its own part of the cluster. Objective, latency
-/// and omega are the worst of theirs, the throughput is that of the whole batch.
+/// Pipelines that share the batch, each a plan of its own part of the cluster. Latency and omega
+/// are the worst of theirs, and of the worst the objective is made, since a request may meet any;
+/// the throughput is that of the whole batch.
 struct ReplicatedPlan : PlanSummary {
   ReplicatedPlan(PlanSummary summary, std::vector<PipelinePlan> plans)
       : PlanSummary(std::move(summary)), replicas(std::move(plans)) {}
