@@ -122,22 +122,38 @@ local function expect_order(t, by_run)
   }
 end
 
+-- What each technique sustains, measured and predicted, by name; and both in words.
+local function sustained(rows_of)
+  local most, said = {}, {}
+  for _, row in ipairs(rows_of) do
+    local of = most[row.case] or { measured = 0, ours = 0 }
+    most[row.case] = of
+    of.measured = math.max(of.measured, row.measured_request_rate_per_s)
+    of.ours = math.max(of.ours, row.predicted_request_rate_per_s)
+  end
+  for i, config in ipairs(configs) do
+    said[i] = ("%s %.0f, measured %.0f"):format(config, most[config].ours, most[config].measured)
+  end
+  return most, table.concat(said, "; ")
+end
+
 local function expect_capacity(t)
   t:expect_that {
-    text = "what each sustains is in the measured order: caching, plain, V0, the mismatched draft by a hair",
+    text = "what each sustains is in the measured order: caching, plain, V0",
     holds = function(_, rows_of)
-      local most, said = {}, {}
-      for _, row in ipairs(rows_of) do
-        local of = most[row.case] or { measured = 0, ours = 0 }
-        most[row.case] = of
-        of.measured = math.max(of.measured, row.measured_request_rate_per_s)
-        of.ours = math.max(of.ours, row.predicted_request_rate_per_s)
-      end
-      for i, config in ipairs(configs) do
-        said[i] = ("%s %.0f, measured %.0f"):format(config, most[config].ours, most[config].measured)
-      end
-      local best, plain, v0, draft = most["chunked+prefix"], most.baseline, most.v0_engine, most.eagle3
-      return best.ours > plain.ours and plain.ours > v0.ours and v0.ours > draft.ours, table.concat(said, "; ")
+      local most, said = sustained(rows_of)
+      local plain = most.baseline.ours
+      return most["chunked+prefix"].ours > plain and plain > most.v0_engine.ours, said
+    end,
+  }
+  t:expect_that {
+    text = "the mismatched draft sustains less than V0",
+    not_reproduced = "the two are a tenth apart; V0's steps have come out longer since large products on H100 take "
+      .. "what they take on H200, and the draft's verification less", here = { 1, 1.15 },
+    holds = function(_, rows_of)
+      local most, said = sustained(rows_of)
+      local ratio = most.eagle3.ours / most.v0_engine.ours
+      return ratio < 1, said, ratio
     end,
   }
   t:expect_that {

@@ -63,13 +63,14 @@ local function rows()
   return list
 end
 
-local because = "vendors ran next to saturation, each with settings of its own that are not in the table"
+local because = "vendors ran next to saturation, each with settings of its own that are not in the table; with FP8 "
+  .. "products on H100 at the rates of H200's, most simulated systems have more to spare and queue less"
 
 return runs.experiment {
   name = "mlperf", doc = "MLPerf Inference v4.1, server: Llama-2-70B and Mixtral-8x7B on H100",
   rows = rows, quick = 3,
   groups = { { metrics = { e2e = true, tpot = true, ttft = true }, differs = {
-    e2e = { why = because, here = { 0.24, 0.44 } }, tpot = { why = because, here = { 0.13, 0.25 } },
-    ttft = { why = because, here = { 0.28, 0.55 } },
+    e2e = { why = because, here = { 0.37, 0.58 } }, tpot = { why = because, here = { 0.28, 0.47 } },
+    ttft = { why = because, here = { 0.45, 0.75 } },
   } } },
 }

@@ -110,6 +110,32 @@ TEST(GemmOperator, FollowsTheDataSheetWithoutPoints) {
   EXPECT_NEAR(donor->seconds(skinny) / carried->seconds(skinny), 4800.0 / 2039, 0.3);
 }
 
+TEST(GemmOperator, KeepsTheRatesOfAChipWhereOnlyTheMemoryIsSlower) {
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  const auto donor = find_profile("H200-141G", "vllm", folders);
+  ASSERT_NE(donor, nullptr);
+  Device slower = donor->device;
+  slower.memory_bytes_per_s *= 0.7;
+  for (const ProfilePart& part : donor->parts) {
+    if (part.op != Op::gemm) continue;
+    const auto carried = method().fit(slower, {}, part.model.get());
+    for (OpQuery query : grid()) {
+      query.dtype = part.dtype;
+      const double ratio = carried->seconds(query) / part.model->seconds(query);
+      EXPECT_GT(ratio, 0.99) << describe(query);
+      EXPECT_LT(ratio, 1.01 / 0.7) << describe(query);
+    }
+    const OpQuery large = product(8192, 14336, 8192, part.dtype.c_str());
+    EXPECT_NEAR(carried->seconds(large) / part.model->seconds(large), 1, 0.02) << part.dtype;
+    // A chip of the same architecture with half the processors: its caches are half as fast as well.
+    Device half = donor->device;
+    half.num_multiprocessors = 66;
+    for (auto& [dtype, rate] : half.flop_per_s) rate /= 2;
+    const auto smaller = method().fit(half, {}, part.model.get());
+    EXPECT_NEAR(smaller->seconds(large) / part.model->seconds(large), 2, 0.5) << part.dtype;
+  }
+}
+
 TEST(GemmOperator, ScalesToAnotherGpuByTwentyPoints) {
   const auto donor = truth(a100());
   const auto other = method().fit(h200(), {}, donor.get());

@@ -45,6 +45,7 @@ class AttentionOperator final : public OpModel {
 
   Phase phase() const { return phase_; }
   const std::string& dtype() const { return dtype_; }
+  const AttentionDevice& device() const { return device_; }
   const std::vector<AttentionVariant>& variants() const { return variants_; }
 
  private:

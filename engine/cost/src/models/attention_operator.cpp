@@ -219,9 +219,15 @@ double scale_of(const AttentionDevice& device, const AttentionOperator& donor,
   return common_factor(predicted, measured);
 }
 
-// What another device is believed to share of a donor: its terms, and a part of its correction.
-std::vector<AttentionVariant> believed(const AttentionOperator& donor) {
+// What another device is believed to share of a donor: its terms, and a part of its correction; of
+// the same chip all of it.
+std::vector<AttentionVariant> believed(const AttentionDevice& device,
+                                       const AttentionOperator& donor) {
   std::vector<AttentionVariant> variants = donor.variants();
+  if (device.compute_capability == donor.device().compute_capability &&
+      device.multiprocessors == donor.device().multiprocessors) {
+    return variants;
+  }
   for (AttentionVariant& variant : variants) {
     if (variant.correction.size() == 0) continue;
     variant.correction = rounded_correction(kDonorShare * variant.correction);
@@ -231,7 +237,7 @@ std::vector<AttentionVariant> believed(const AttentionOperator& donor) {
 
 std::vector<AttentionVariant> adapt(const AttentionDevice& device, Phase phase,
                                     const AttentionOperator& donor, const Samples& samples) {
-  std::vector<AttentionVariant> variants = believed(donor);
+  std::vector<AttentionVariant> variants = believed(device, donor);
   const double scale = scale_of(device, donor, samples);
   if (phase == Phase::prefill) {
     const VectorXd factors = factors_of(donor, samples, static_cast<Index>(prefill_terms().size()),
@@ -279,8 +285,9 @@ std::unique_ptr<OpModel> fit(const Device& device, const std::vector<Sample>& sa
                              const OpModel* donor) {
   const AttentionOperator* known = donor == nullptr ? nullptr : checked_donor(donor, samples);
   if (known != nullptr && samples.empty()) {  // by data sheet alone
-    return std::make_unique<AttentionOperator>(device, known->dtype(), known->phase(),
-                                               believed(*known));
+    return std::make_unique<AttentionOperator>(
+        device, known->dtype(), known->phase(),
+        believed(attention_device(device, known->dtype()), *known));
   }
   const OpQuery& first = checked_first(samples);
   const AttentionDevice seen_as = attention_device(device, first.dtype);

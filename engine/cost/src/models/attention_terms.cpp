@@ -101,7 +101,8 @@ Split split_of(const AttentionDevice& device, const GroupedShape& shape, const O
 AttentionDevice attention_device(const Device& device, const std::string& dtype) {
   const auto rate = device.flop_per_s.find(dtype_traits(dtype).compute_dtype);
   return {multiprocessors_of(device), device.memory_bytes_per_s,
-          rate != device.flop_per_s.end() ? rate->second : device.flop_per_s.at("fp16")};
+          rate != device.flop_per_s.end() ? rate->second : device.flop_per_s.at("fp16"),
+          device.compute_capability};
 }
 
 double kv_bytes(const OpQuery& q) {

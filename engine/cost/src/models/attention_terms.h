@@ -15,6 +15,7 @@ struct AttentionDevice {
   double multiprocessors = 1;
   double bytes_per_s = 1;
   double flop_per_s = 1;  ///< of the products: FP16, or FP8 where queries are
+  double compute_capability = 0;
 };
 AttentionDevice attention_device(const Device& device, const std::string& dtype);
 

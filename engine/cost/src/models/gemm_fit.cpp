@@ -22,6 +22,7 @@ constexpr double kTilePrecision = 0.09;  // of the prior, per squared logarithm
 // Of a form taken from another GPU, chosen on both directions of the two that were measured, four
 // dtypes and a dozen draws of 20 points, one setting for all.
 constexpr double kDonorShare = 0.25;   // of its correction: most of it is its own choice of kernel
+constexpr double kChipShare = 1;       // where the chip is the same, so is that choice
 constexpr double kOwnPrecision = 0.1;  // of what one tile moves beyond its group
 
 struct Points {
@@ -197,10 +198,10 @@ std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector
   // A dtype that nobody measured elsewhere takes the form of another, at its own widths and rate.
   const std::string dtype = samples.empty() ? donor.dtype() : samples.front().query.dtype;
   const GemmRates rates = gemm_rates(device, dtype);
-  const VectorXd believed = kDonorShare * donor.correction();
-  if (samples.empty()) {
-    return rounded_model(dtype, GemmTiles(rates, donor.tiles().values()), believed);
-  }
+  const GemmTiles form = donor.tiles().carried_to(rates);
+  const bool same = dtype == donor.dtype() && same_chip(rates, donor.tiles().rates());
+  const VectorXd believed = (same ? kChipShare : kDonorShare) * donor.correction();
+  if (samples.empty()) return rounded_model(dtype, form, believed);
   Points points = points_of(samples);
   std::vector<Feature> features;
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -208,7 +209,7 @@ std::unique_ptr<GemmOperator> scale_gemm(const Device& device, const std::vector
     points.log_s[i] -= dot(features, believed);
   }
   const MatrixXd directions = gemm_scale_directions();
-  const TileFit tile_fit{points, rates, GemmTiles::to_free(donor.tiles().values()), directions,
+  const TileFit tile_fit{points, rates, GemmTiles::to_free(form.values()), directions,
                          gemm_scale_precision()};
   const GemmTiles tiles = tile_fit.solve();
   return rounded_model(dtype, tiles, believed + smooth_correction(points, tiles));

@@ -87,7 +87,27 @@ GemmRates gemm_rates(const Device& device, const std::string& dtype) {
   rates.weight_bytes = traits.weight_bits / 8;
   rates.activation_bytes = traits.activation_bits / 8;
   rates.num_sms = multiprocessors_of(device);
+  rates.compute_capability = device.compute_capability;
+  const auto cores = device.flop_per_s.find("fp32");
+  rates.core_flop_per_s =
+      cores == device.flop_per_s.end() ? device.flop_per_s.at("fp16") : cores->second;
   return rates;
+}
+
+bool same_chip(const GemmRates& a, const GemmRates& b) {
+  return a.compute_capability == b.compute_capability && a.num_sms == b.num_sms;
+}
+
+GemmTiles GemmTiles::carried_to(const GemmRates& rates) const {
+  Vector values = values_;
+  if (rates.compute_capability == rates_.compute_capability) {
+    const double faster =
+        rates.core_flop_per_s / rates_.core_flop_per_s / (rates.bytes_per_s / rates_.bytes_per_s);
+    values[kSmMemoryRatio] *= faster;
+    values[kReductionRatio] /= faster;
+    if (values[kQuantiseRatio] > kNoQuantisation) values[kQuantiseRatio] /= faster;
+  }
+  return {rates, from_free(to_free(values))};
 }
 
 const std::vector<GemmTile>& GemmTiles::tiles() {

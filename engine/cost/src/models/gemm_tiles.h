@@ -19,10 +19,14 @@ struct GemmRates {
   double flop_per_s = 0, bytes_per_s = 0;
   double weight_bytes = 2, activation_bytes = 2;  ///< per element; outputs are 16 bit
   double num_sms = 1;                             ///< processors that work on tiles side by side
+  double compute_capability = 0;
+  double core_flop_per_s = 1;  ///< FP32: within an architecture what caches and buses follow
 };
 /// The number of SMs where the device does not say it: the FP16 rate over that of one SM of the
 /// architecture (A100 108, H100 and H200 132, V100 80, T4 40).
 GemmRates gemm_rates(const Device& device, const std::string& dtype);
+/// Boards that run the same kernels, wave by wave: one architecture, as many processors.
+bool same_chip(const GemmRates& a, const GemmRates& b);
 
 /// Rows and columns of the result that one block of threads works out.
 struct GemmTile {
@@ -44,6 +48,11 @@ class GemmTiles {
   GemmTiles(const GemmRates& rates, const Vector& values) : rates_(rates), values_(values) {}
 
   double seconds(const GemmShape& shape) const;
+
+  /// The same kernels by another data sheet. What never leaves the chip (tiles that come from the
+  /// caches, partial sums, quantising) is of the chip, not of its memory: within an architecture it
+  /// goes with the cores' rate, and with the memory's only where nothing better is known.
+  GemmTiles carried_to(const GemmRates& rates) const;
 
   const GemmRates& rates() const { return rates_; }
   const Vector& values() const { return values_; }
