@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "counts.h"
+#include "layer_operators.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/collectives.h"
 #include "tessera/cost/prediction_sum.h"
@@ -23,83 +22,6 @@ namespace {
 // 0.91 to 1.18 up to 512 tokens, and 0.67 to 0.95 beyond.
 constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
 constexpr double kExpertsFlopRatio = 0.42;
-
-// Runtimes multiply the queries, keys and values of a layer in one product, and gate and up too.
-std::string fused_name(const std::string& name) {
-  const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
-  const auto prefix = name.substr(0, name.rfind('.') + 1);
-  if (ends_with("q_proj") || ends_with("k_proj") || ends_with("v_proj")) return prefix + "qkv_proj";
-  if (ends_with("gate_proj") || ends_with("up_proj")) return prefix + "gate_up_proj";
-  return name;
-}
-
-std::vector<LinearShape> fused(const LayerShape& layer) {
-  std::vector<LinearShape> result;
-  for (LinearShape linear : layer.linears) {
-    linear.name = fused_name(linear.name);
-    const auto same = std::find_if(result.begin(), result.end(), [&](const LinearShape& other) {
-      return other.name == linear.name && other.in_features == linear.in_features &&
-             other.num_copies == linear.num_copies;
-    });
-    if (same == result.end()) {
-      result.push_back(linear);
-    } else {
-      same->out_features += linear.out_features;
-    }
-  }
-  return result;
-}
-
-// Bytes that the kernels between the products move, in FP16: two norms (read, write), two residual
-// additions (two reads, one write), the activation (a write, and a read per input), and the rotary
-// embedding of queries and keys.
-double elementwise_bytes(const LayerShape& layer, double rows) {
-  double hidden = 0, ffn = 0, gates = 1;
-  for (const LinearShape& linear : layer.linears) {
-    if (linear.name.ends_with("q_proj") || linear.name.ends_with("q_a_proj")) {
-      hidden = count(linear.in_features);
-    }
-    if (linear.name.ends_with("gate_proj")) gates = 2;
-    if (linear.name.ends_with("down_proj")) {
-      ffn += count(linear.in_features) * count(linear.num_active);
-    }
-  }
-  const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
-  return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
-}
-
-/// The layer without its experts.
-LayerShape without_experts(LayerShape layer) {
-  std::erase_if(layer.linears, [](const LinearShape& linear) { return linear.num_copies > 1; });
-  return layer;
-}
-
-/// Gate, up and down of all experts of a layer as one operation, where it has just these.
-std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
-                                     const std::string& dtype) {
-  OpQuery query;
-  query.op = Op::experts;
-  query.dtype = dtype;
-  query.tokens = rows;
-  std::set<std::string> matrices;
-  for (const LinearShape& linear : layer.linears) {
-    if (linear.num_copies == 1) continue;
-    const bool down = linear.name == "experts.down_proj";
-    query.hidden_size = count(down ? linear.out_features : linear.in_features);
-    query.inner_size = count(down ? linear.in_features : linear.out_features);
-    query.num_experts = count(linear.num_copies);
-    query.top_k = count(linear.num_active);
-    matrices.insert(linear.name);
-  }
-  static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
-                                            "experts.down_proj"};
-  return matrices == all ? std::optional(query) : std::nullopt;
-}
-
-bool has_experts(const LayerShape& layer) {
-  return std::any_of(layer.linears.begin(), layer.linears.end(),
-                     [](const LinearShape& linear) { return linear.num_copies > 1; });
-}
 
 class Profiled final : public ProfiledModel {
  public:
@@ -153,7 +75,8 @@ class Profiled final : public ProfiledModel {
     query.n = std::max(1.0, count(model.vocab_size));
     query.k = std::max(1.0, count(model.hidden_size));
     const ProfilePart* part = query.dtype.empty() ? nullptr : profile_->find(query);
-    return part != nullptr ? predict(*part, query) : roofline_->lm_head(model, rows);
+    return part != nullptr ? possible(predict(*part, query), query)
+                           : roofline_->lm_head(model, rows);
   }
 
   Prediction op(const OpQuery& query) const override {
@@ -162,8 +85,9 @@ class Profiled final : public ProfiledModel {
     if (query.op == Op::all_reduce && query.name.empty()) {
       return predict_sum(query, link, profile_.get());
     }
-    if (const ProfilePart* part = profile_->find(query))
-      return possible(predict(*part, query), query);
+    if (const ProfilePart* part = profile_->find(query)) {
+      return no_slower_than_16_bits(possible(predict(*part, query), query), query);
+    }
     if (is_collective(query.op)) return modelled_collective(query, link);
     if (query.op == Op::send_recv) {
       return {{transfer_s(query.bytes, link, nullptr), Provenance::modelled, {}}, "link", {}};
@@ -171,17 +95,10 @@ class Profiled final : public ProfiledModel {
     if (query.op == Op::experts) {
       if (const ProfilePart* part = experts_part(query)) return at_dtype(predict(*part, query));
     }
-    const double floor_s = work_of(profile_->device, query).floor_s();
-    for (const char* dtype : {"bfloat16", "float16"}) {
-      OpQuery other = query;
-      other.dtype = dtype;
-      other.kv_dtype.clear();
-      const ProfilePart* part = profile_->find(other);
-      if (part == nullptr) continue;
-      return possible(
-          carried(predict(*part, other), floor_s / work_of(profile_->device, other).floor_s()),
-          query);
+    if (const auto full = in_16_bits(query)) {
+      return possible(carried(full->price, ratio_to(full->query, query)), query);
     }
+    const double floor_s = work_of(profile_->device, query).floor_s();
     return {{floor_s / floor_ratio(query), Provenance::modelled, std::nullopt}, "roofline", {}};
   }
 
@@ -193,16 +110,68 @@ class Profiled final : public ProfiledModel {
     return from;
   }
 
-  /// A product that is carried beyond what was measured takes no less than reading its weights at
-  /// the memory's rate, or computing at the fastest unit's.
+  /// No product takes less than the sheet's arithmetic (boards that run above their rated clock
+  /// were measured 6 % beyond, and forms run on from there); one that is carried beyond what was
+  /// measured none less than reading its weights.
   Prediction possible(Prediction price, const OpQuery& query) const {
-    if (query.op != Op::gemm || price.seconds.provenance != Provenance::modelled) return price;
-    double fastest = 0;
-    for (const auto& [dtype, rate] : profile_->device.flop_per_s) fastest = std::max(fastest, rate);
-    const double bytes = query.n * query.k * dtype_traits(query.dtype).weight_bits / 8;
-    const double least_s = std::max(2 * query.m * query.n * query.k / fastest,
-                                    bytes / profile_->device.memory_bytes_per_s);
+    if (query.op != Op::gemm) return price;
+    double least_s = work_of(profile_->device, query).compute_s();
+    if (price.seconds.provenance == Provenance::modelled) {
+      const double bytes = query.n * query.k * dtype_traits(query.dtype).weight_bits / 8;
+      least_s = std::max(least_s, bytes / profile_->device.memory_bytes_per_s);
+    }
     price.seconds.value = std::max(price.seconds.value, least_s);
+    return price;
+  }
+
+  /// The kernel that expands weights of fewer bits for this product, of which nobody has published
+  /// times; nullptr where it is of another kind.
+  const KernelRule* expanding(const OpQuery& query) const {
+    if (query.op != Op::gemm) return nullptr;
+    const double bits = dtype_traits(query.dtype).weight_bits;
+    const KernelRule* rule = kernels_.find(profile_->device, static_cast<std::int32_t>(bits));
+    const bool expands = rule != nullptr && rule->full_rate_rows > 0;
+    return expands && rule->dtype == query.dtype ? rule : nullptr;
+  }
+
+  struct In16Bits {
+    OpQuery query;
+    Prediction price;
+  };
+  /// The same operation in 16 bits; nothing where that was not measured.
+  std::optional<In16Bits> in_16_bits(OpQuery query) const {
+    query.kv_dtype.clear();
+    for (const char* dtype : {"bfloat16", "float16"}) {
+      query.dtype = dtype;
+      const ProfilePart* part = profile_->find(query);
+      if (part != nullptr) return In16Bits{query, possible(predict(*part, query), query)};
+    }
+    return std::nullopt;
+  }
+
+  /// What an operation takes over what it takes in 16 bits, by the data sheet. Where weights are
+  /// expanded, the arithmetic is that of 16 bits up to a tile's rows, and slower by the rules
+  /// beyond.
+  double ratio_to(const OpQuery& full, const OpQuery& query) const {
+    const OpWork work = work_of(profile_->device, query);
+    const double full_s = work_of(profile_->device, full).floor_s();
+    const KernelRule* rule = expanding(query);
+    const KernelRule* plain = kernels_.find(profile_->device, 16);
+    if (rule == nullptr || plain == nullptr) return work.floor_s() / full_s;
+    const double in_tile = std::min(1.0, rule->full_rate_rows / query.m);
+    const double beyond = std::max(1.0, plain->flop_ratio / rule->flop_ratio);
+    const double compute_s = work.compute_s() * (in_tile + (1 - in_tile) * beyond);
+    const double memory_s = work.memory_s() * plain->memory_ratio / rule->memory_ratio;
+    return std::max(compute_s, memory_s) / full_s;
+  }
+
+  /// Other kernels stand in for those that expand weights, and lose more on few rows.
+  Prediction no_slower_than_16_bits(Prediction price, const OpQuery& query) const {
+    if (price.seconds.provenance != Provenance::modelled) return price;
+    const KernelRule* rule = expanding(query);
+    if (rule == nullptr || query.m > rule->full_rate_rows) return price;
+    const auto full = in_16_bits(query);
+    if (full) price.seconds.value = std::min(price.seconds.value, full->price.seconds.value);
     return price;
   }
 
@@ -371,11 +340,13 @@ class Profiled final : public ProfiledModel {
     return sum.result("operator");
   }
 
-  /// Whether products of the bitwidth were measured.
+  /// Whether products of the bitwidth were measured, or those that it expands its weights for.
   bool has_products(std::int32_t bitwidth) const {
     OpQuery gemm;
     gemm.dtype = dtype_of(bitwidth);
-    return !gemm.dtype.empty() && profile_->find(gemm) != nullptr;
+    if (gemm.dtype.empty()) return false;
+    if (profile_->find(gemm) != nullptr) return true;
+    return bitwidth != 16 && expanding(gemm) != nullptr && has_products(16);
   }
 
   Prediction attention_op(const LayerShape& shape, const std::string& kv_dtype,

@@ -48,11 +48,19 @@ void check_work(const LayerWork& work, std::int32_t kv_bitwidth) {
   }
 }
 
-// A rule with the rate that its arithmetic runs at on this device.
+// A rule with the rates that its arithmetic runs at on this device: on the rows of one tile, and on
+// those beyond.
 struct Kernel {
   const KernelRule* rule = nullptr;
   double flop_per_s = 0;
   double bytes_per_s = 0;
+  double tile_flop_per_s = 0;
+
+  double compute_s(double flop, double rows) const {
+    if (rule->full_rate_rows == 0) return flop / flop_per_s;
+    const double in_tile = std::min(1.0, rule->full_rate_rows / rows);
+    return flop * (in_tile / tile_flop_per_s + (1 - in_tile) / flop_per_s);
+  }
 };
 
 class Roofline final : public LatencyModel {
@@ -139,7 +147,7 @@ class Roofline final : public LatencyModel {
                                (count(linear.in_features) + count(linear.out_features)) *
                                kFp16Bytes;
     const double bytes = weight_bytes(linear, rule, copies_touched(linear, rows)) + activations;
-    return std::max(2 * work / kernel.flop_per_s, bytes / kernel.bytes_per_s) +
+    return std::max(kernel.compute_s(2 * work, rows), bytes / kernel.bytes_per_s) +
            rule.token_s_per_parameter * work + rule.linear_overhead_s;
   }
 
@@ -150,7 +158,12 @@ class Roofline final : public LatencyModel {
     check_positive(rate, "flop_per_s", device_.name);
     check_positive(rule->flop_ratio, "flop_ratio", kernels_.name);
     check_positive(rule->memory_ratio, "memory_ratio", kernels_.name);
-    return {rule, rate * rule->flop_ratio, device_.memory_bytes_per_s * rule->memory_ratio};
+    const double flop_per_s = rate * rule->flop_ratio;
+    const KernelRule* full = kernels_.find(device_, 16);
+    const double full_per_s =
+        full == nullptr ? 0 : device_.flop_per_s.at(full->compute_dtype) * full->flop_ratio;
+    return {rule, flop_per_s, device_.memory_bytes_per_s * rule->memory_ratio,
+            std::max(flop_per_s, full_per_s)};
   }
 
   [[noreturn]] void no_rule(std::int32_t bitwidth) const {

@@ -127,7 +127,8 @@ TEST(GemmOperator, KeepsTheRatesOfAChipWhereOnlyTheMemoryIsSlower) {
     }
     const OpQuery large = product(8192, 14336, 8192, part.dtype.c_str());
     EXPECT_NEAR(carried->seconds(large) / part.model->seconds(large), 1, 0.02) << part.dtype;
-    // A chip of the same architecture with half the processors: its caches are half as fast as well.
+    // A chip of the same architecture with half the processors: its caches are half as fast as
+    // well.
     Device half = donor->device;
     half.num_multiprocessors = 66;
     for (auto& [dtype, rate] : half.flop_per_s) rate /= 2;

@@ -32,6 +32,9 @@ struct KernelRule {
                                      ///< cost grows with tokens (dequantisation per row)
   double linear_overhead_s = 0;      ///< per matrix: launch and set-up
   double group_size = 0;  ///< weights sharing one scale and zero point; 0: one per output channel
+  double full_rate_rows = 0;  ///< of its tallest tile: up to so many rows weights are expanded
+                              ///< while they are read, and a product takes no longer than it
+                              ///< does in 16 bits
   std::string source;
 
   WeightFormat format() const;
@@ -153,6 +156,13 @@ struct Fields<cost::KernelRule> {
            .min = 0,
            .max = 1 << 20,
            .in_file = InFile::defaulted}),
+      field<&Rule::full_rate_rows, WholeNumber>(
+          {.name = "full_rate_rows",
+           .doc = "Rows up to which a product is as fast as in 16 bits at least",
+           .unit = "rows",
+           .min = 0,
+           .max = 1 << 20,
+           .in_file = InFile::when_set}),
       field<&Rule::source>(
           {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
   static void check(const cost::KernelRule& rule, const FieldPath& path);

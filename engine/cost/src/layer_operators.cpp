@@ -1,0 +1,85 @@
+#include "layer_operators.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "counts.h"
+
+namespace tessera::cost {
+namespace {
+
+std::string fused_name(const std::string& name) {
+  const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
+  const auto prefix = name.substr(0, name.rfind('.') + 1);
+  if (ends_with("q_proj") || ends_with("k_proj") || ends_with("v_proj")) return prefix + "qkv_proj";
+  if (ends_with("gate_proj") || ends_with("up_proj")) return prefix + "gate_up_proj";
+  return name;
+}
+
+}  // namespace
+
+std::vector<LinearShape> fused(const LayerShape& layer) {
+  std::vector<LinearShape> result;
+  for (LinearShape linear : layer.linears) {
+    linear.name = fused_name(linear.name);
+    const auto same = std::find_if(result.begin(), result.end(), [&](const LinearShape& other) {
+      return other.name == linear.name && other.in_features == linear.in_features &&
+             other.num_copies == linear.num_copies;
+    });
+    if (same == result.end()) {
+      result.push_back(linear);
+    } else {
+      same->out_features += linear.out_features;
+    }
+  }
+  return result;
+}
+
+double elementwise_bytes(const LayerShape& layer, double rows) {
+  double hidden = 0, ffn = 0, gates = 1;
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.name.ends_with("q_proj") || linear.name.ends_with("q_a_proj")) {
+      hidden = count(linear.in_features);
+    }
+    if (linear.name.ends_with("gate_proj")) gates = 2;
+    if (linear.name.ends_with("down_proj")) {
+      ffn += count(linear.in_features) * count(linear.num_active);
+    }
+  }
+  const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
+  return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
+}
+
+bool has_experts(const LayerShape& layer) {
+  return std::any_of(layer.linears.begin(), layer.linears.end(),
+                     [](const LinearShape& linear) { return linear.num_copies > 1; });
+}
+
+LayerShape without_experts(LayerShape layer) {
+  std::erase_if(layer.linears, [](const LinearShape& linear) { return linear.num_copies > 1; });
+  return layer;
+}
+
+std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
+                                     const std::string& dtype) {
+  OpQuery query;
+  query.op = Op::experts;
+  query.dtype = dtype;
+  query.tokens = rows;
+  std::set<std::string> matrices;
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.num_copies == 1) continue;
+    const bool down = linear.name == "experts.down_proj";
+    query.hidden_size = count(down ? linear.out_features : linear.in_features);
+    query.inner_size = count(down ? linear.in_features : linear.out_features);
+    query.num_experts = count(linear.num_copies);
+    query.top_k = count(linear.num_active);
+    matrices.insert(linear.name);
+  }
+  static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
+                                            "experts.down_proj"};
+  return matrices == all ? std::optional(query) : std::nullopt;
+}
+
+}  // namespace tessera::cost

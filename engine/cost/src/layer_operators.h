@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/model_shape.h"
+#include "tessera/cost/op.h"
+
+namespace tessera::cost {
+
+/// A layer's matrices as runtimes multiply them: queries, keys and values in one product, and gate
+/// and up too.
+std::vector<LinearShape> fused(const LayerShape& layer);
+
+/// Bytes that the kernels between the products move, in FP16: two norms (read, write), two residual
+/// additions (two reads, one write), the activation (a write, and a read per input), and the rotary
+/// embedding of queries and keys.
+double elementwise_bytes(const LayerShape& layer, double rows);
+
+bool has_experts(const LayerShape& layer);
+LayerShape without_experts(LayerShape layer);
+/// Gate, up and down of all experts of a layer as one operation, where it has just these.
+std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
+                                     const std::string& dtype);
+
+}  // namespace tessera::cost
