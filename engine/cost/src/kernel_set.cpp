@@ -7,6 +7,7 @@
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
+#include "tessera/core/file_cache.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -137,8 +138,11 @@ KernelSet kernel_set_from_json(const Json& json, const std::string& path) {
 Json to_json(const KernelSet& set) { return json_of(set); }
 
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders) {
+  static FileCache<KernelSet> known;
   const std::string path = folders.require("kernel_sets", name);
-  return kernel_set_from_json(read_json_file(path), path);
+  return *known.get(path, [&](const std::string& content) {
+    return kernel_set_from_json(parse_json(content, path), path);
+  });
 }
 
 }  // namespace tessera::cost

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/core/cluster.h"
+#include "tessera/core/file_cache.h"
 #include "tessera/core/json.h"
 #include "tessera/cost/fit.h"
 #include "tessera/cost/kernel_set.h"
@@ -96,24 +97,14 @@ std::shared_ptr<const Profile> carried_once(const Device& device, bool known,
 std::shared_ptr<const Profile> find_profile(const std::string& device,
                                             const std::string& kernel_set,
                                             const DataFolders& folders) {
-  struct Known {
-    std::string content;
-    std::shared_ptr<const Profile> profile;
-  };
-  static std::mutex mutex;
-  static std::map<std::string, Known> known;
+  static FileCache<Profile> known;
   const std::string path = folders.find("profiles", device + "." + kernel_set);
   if (path.empty()) return nullptr;
-  std::string content = read_file(path);
-  const std::lock_guard lock(mutex);
-  Known& entry = known[path];
-  if (entry.profile == nullptr || entry.content != content) {
-    auto profile =
-        std::make_shared<Profile>(profile_from_json(parse_json(content, path), path, folders));
-    profile->path = path;
-    entry = {std::move(content), std::move(profile)};
-  }
-  return entry.profile;
+  return known.get(path, [&](const std::string& content) {
+    Profile profile = profile_from_json(parse_json(content, path), path, folders);
+    profile.path = path;
+    return profile;
+  });
 }
 
 std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
