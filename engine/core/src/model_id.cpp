@@ -195,10 +195,11 @@ std::size_t take_meaning(const std::vector<std::string>& words, std::size_t at, 
   return take_gguf_type(words, at, id);
 }
 
+// "2409" and "0905", a month and a day of one, and "v0.3".
 bool is_release(std::string_view word) {
   if (word.size() == 4 && std::all_of(word.begin(), word.end(), is_id_digit)) {
-    return word.starts_with("24") || word.starts_with("25") || word.starts_with("05") ||
-           word.starts_with("03");
+    const std::string_view first = word.substr(0, 2);
+    return first <= "12" || (first >= "23" && first <= "26");
   }
   return word.size() == 4 && word[0] == 'v' && is_id_digit(word[1]) && word[2] == '.';
 }
@@ -227,9 +228,10 @@ std::string without_maker(std::string stem) {
   return stem;
 }
 
-// "7b", "1.5b", "8x7b", "a3b", "135m".
+// "7b", "1.5b", "8x7b", "a3b", "135m"; "1m" is a context.
 bool is_size(std::string_view word) {
-  if (word.size() < 2 || (word.back() != 'b' && word.back() != 'm')) return false;
+  const std::size_t least = word.ends_with('m') ? 4 : 2;
+  if (word.size() < least || (word.back() != 'b' && word.back() != 'm')) return false;
   word.remove_suffix(1);
   if (word.front() == 'a') word.remove_prefix(1);
   return !word.empty() && is_id_digit(word.front()) &&
@@ -339,7 +341,7 @@ constexpr Beyond kBeyond[] = {{"llama-3.3-nemotron", "nemotron-nas", "llama-3.3-
                               {"granite-4.0-h", "granitemoehybrid", "granite-3-8b"},
                               {"lfm2", "lfm2", "llama-3.2-1b"},
                               {"minimax-m1", "minimax_m1", "glm-4.6"},
-                              {"minimax-text", "minimax_m1", "glm-4.6"},
+                              {"minimax-text-01", "minimax_m1", "glm-4.6"},
                               {"gemma-3n", "gemma3n", "gemma-3-4b"},
                               {"gemma-4", "gemma4", "gemma-3-27b"},
                               {"deepseek-v3.2", "deepseek_v32", "deepseek-v3"},
@@ -354,13 +356,16 @@ const Beyond* beyond_of(const std::string& stem) {
   return nullptr;
 }
 
-// What is nearest to a name among all files, as pairs of distance and name.
+// Of each distance, names of three kinds.
+constexpr int kKinds = 3;
+
+// What is nearest to a name among all files.
 struct Nearest {
-  int distance = 2 * kOther;
+  int distance = kKinds * kOther;
   std::vector<std::string> names;
 
   void offer(int other, const std::string& name) {
-    if (other > distance || other >= 2 * kOther) return;
+    if (other > distance || other >= kKinds * kOther) return;
     if (other < distance) names.clear();
     distance = other;
     if (names.empty() || names.back() != name) names.push_back(name);
@@ -402,12 +407,16 @@ NamedModel find_model(const std::string& name, const DataFolders& folders) {
     }
     if (!json.is_object()) continue;
     for (const std::string& own : known_names(known, json)) {
-      // What a shape is called counts more than what else it is known by.
-      nearest.offer(2 * distance_to(own, name, found.id) + (own == known ? 0 : 1), known);
+      // What a shape is called counts more than what else it is known by, and ids of the hub
+      // more for those, ollama's for its own.
+      const bool alike =
+          (own.find('/') == std::string::npos) == (name.find('/') == std::string::npos);
+      const int beside = own == known ? 0 : alike ? 1 : 2;
+      nearest.offer(kKinds * distance_to(own, name, found.id) + beside, known);
     }
     if (known.starts_with(found.id.stem + "-")) longer.push_back(known);
   }
-  const Beyond* beyond = nearest.distance < 2 * kTuned ? nullptr : beyond_of(found.id.stem);
+  const Beyond* beyond = nearest.distance < kKinds * kTuned ? nullptr : beyond_of(found.id.stem);
   if (beyond != nullptr) {
     found.why_not =
         fmt::format("{}, which no description here can say; the nearest that ships is {}",

@@ -33,7 +33,7 @@ Cluster read_cluster(const Json& json) { return cluster_from_json(json, "lab.jso
 
 TEST(Clusters, EveryShippedFileLoads) {
   const std::vector<std::string> names = datasets().list("clusters");
-  ASSERT_EQ(names.size(), 41u);
+  ASSERT_EQ(names.size(), 43u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const Cluster cluster = find_cluster(name, datasets());
