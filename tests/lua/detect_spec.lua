@@ -150,6 +150,18 @@ describe("nvidia-smi's output", function()
     assert.equal(7.875e9, cluster_of(node):link(0, 1).bytes_per_s)
   end)
 
+  it("plans a card that others use with what is free", function()
+    local free = "host: box\nindex, name, memory.total [MiB], memory.free [MiB]\n"
+      .. "0, NVIDIA GeForce RTX 3090, 24576 MiB, 9216 MiB\n1, NVIDIA GeForce RTX 3090, 24576 MiB, 24240 MiB\n"
+    local node, remarks = node_of(free)
+    assert.equal(9216 * 2 ^ 20, node.devices[1][1].memory_bytes)
+    assert.equal("RTX-3090", node.devices[2][1])
+    assert.matches("GPU 0 %(RTX%-3090%) has 9.00 GiB of 24.00 GiB free, and is planned with that", remarks[1])
+    assert.equal(9216 * 2 ^ 20, cluster_of(node).devices[1].memory_bytes)
+    local bare = node_of "0, NVIDIA L4, 23034, 4, 16, 8.9, 2303"
+    assert.equal(2303 * 2 ^ 20, bare.devices[1][1].memory_bytes)
+  end)
+
   it("tells boards of one name by their memory", function()
     for mib, sheet in pairs { [10240] = "RTX-3080", [12288] = "RTX-3080-12G" } do
       assert.same({ { sheet, 1 } }, (node_of(list_of("NVIDIA GeForce RTX 3080", mib, 1, 4, 16, "8.6"))).devices)

@@ -17,15 +17,27 @@ local function slot_rate(gpu)
   return lane and gpu.pcie_width and lane * gpu.pcie_width
 end
 
--- The sheet's name, or all its fields with the slower slot that the card is in.
+-- Of a card that others use: below this share of its memory free, what is free is all that there is.
+local least_free = 0.9
+
+-- The sheet's name, or all its fields with what this card has less of: lanes of its slot, free memory. And that in
+-- words.
 local function device_of(gpu, sheet)
+  local fields, words = sheet:to_table(), {}
   local rate = slot_rate(gpu)
-  if not rate or rate >= sheet.pcie_bytes_per_s * 0.99 then return sheet.name end
-  local fields = sheet:to_table()
-  fields.pcie_bytes_per_s = rate
-  fields.source = ("%s. PCIe: generation %d with %d lanes, as detected."):format(fields.source, gpu.pcie_generation,
-    gpu.pcie_width)
-  return fields
+  if rate and rate < sheet.pcie_bytes_per_s * 0.99 then
+    fields.pcie_bytes_per_s = rate
+    fields.source = ("%s. PCIe: generation %d with %d lanes, as detected."):format(fields.source, gpu.pcie_generation,
+      gpu.pcie_width)
+    words[1] = ("is in a slot of %.3g GB/s; its sheet has %.3g"):format(rate / 1e9, sheet.pcie_bytes_per_s / 1e9)
+  end
+  if gpu.free_bytes and gpu.free_bytes < least_free * sheet.memory_bytes then
+    fields.memory_bytes = math.max(gpu.free_bytes, 2 ^ 20)
+    fields.source = ("%s. Memory: what was free when it was detected."):format(fields.source)
+    words[#words + 1] = ("has %s of %s free, and is planned with that"):format(core.format_bytes(gpu.free_bytes),
+      core.format_bytes(sheet.memory_bytes))
+  end
+  return #words > 0 and fields or sheet.name, words
 end
 
 local function is_nvlink(link) return link ~= nil and link:find "^NV%d" ~= nil end
@@ -159,10 +171,10 @@ function M.node(host)
     sheets.refuse(unknown[1], where)
   end
   for i, gpu in ipairs(kept.gpus) do
-    devices[i] = device_of(gpu, found.sheets[i])
-    if type(devices[i]) == "table" then
-      remarks[#remarks + 1] = ("%s: GPU %d (%s) is in a slot of %.3g GB/s; its sheet has %.3g"):format(where, i - 1,
-        found.sheets[i].name, slot_rate(gpu) / 1e9, found.sheets[i].pcie_bytes_per_s / 1e9)
+    local words
+    devices[i], words = device_of(gpu, found.sheets[i])
+    for _, each in ipairs(words) do
+      remarks[#remarks + 1] = ("%s: GPU %d (%s) %s"):format(where, i - 1, found.sheets[i].name, each)
     end
   end
   local node = { name = host.name, devices = entries_of(devices), host_memory_bytes = host.host_memory_bytes }

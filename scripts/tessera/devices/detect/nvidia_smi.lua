@@ -7,7 +7,8 @@ local M = {}
 --- What to run on a host whose output is to be read.
 M.commands = [[
 { echo "host: $(hostname)"; grep MemTotal /proc/meminfo
-  nvidia-smi --query-gpu=index,name,memory.total,pcie.link.gen.max,pcie.link.width.max,compute_cap --format=csv
+  nvidia-smi --query-gpu=index,name,memory.total,pcie.link.gen.max,pcie.link.width.max,compute_cap,memory.free \
+    --format=csv
   nvidia-smi topo -m; } > "$(hostname).txt"
 ]]
 
@@ -43,7 +44,8 @@ local function gpu_of(line, columns, path, number)
   return {
     name = value "name", memory_bytes = memory_mib * 2 ^ 20, pcie_generation = number_of(value "pcie.link.gen.max"),
     pcie_width = number_of(value "pcie.link.width.max"), compute_capability = number_of(value "compute_cap"),
-    index = number_of(value "index"),
+    index = number_of(value "index"), free_bytes = number_of(value "memory.free") and number_of(value "memory.free")
+      * 2 ^ 20,
   }
 end
 
@@ -114,13 +116,14 @@ local function join_lists(host)
   host.listed, host.last = nil, nil
 end
 
--- The query of `commands` without its header: "0, NVIDIA L4, 23034, 4, 16, 8.9".
-local headless_columns = { index = 1, name = 2, ["memory.total"] = 3, ["pcie.link.gen.max"] = 4,
-  ["pcie.link.width.max"] = 5, compute_cap = 6 }
-
-local function is_headless_row(line)
+-- The columns of the query of `commands` where its header was left out, "0, NVIDIA L4, 23034, 4, 16, 8.9, 22600";
+-- nil for another line. Older queries have no memory.free.
+local function headless_columns(line)
   local index, name, memory, rest = line:match "^%s*(%d+),%s*([^,]+),%s*(%d+)[ MiB]*,(.+)$"
-  return index and name and tonumber(memory) > 1000 and select(2, rest:gsub(",", ",")) == 2
+  local more = index and name and tonumber(memory) > 1000 and select(2, rest:gsub(",", ","))
+  if more ~= 2 and more ~= 3 then return nil end
+  return { index = 1, name = 2, ["memory.total"] = 3, ["pcie.link.gen.max"] = 4, ["pcie.link.width.max"] = 5,
+    compute_cap = 6, ["memory.free"] = more == 3 and 7 or nil }
 end
 
 local function check_topology(host, path)
@@ -160,8 +163,8 @@ function M.parse(text, path, name)
       columns = nil
     elseif columns and line:find "%S" and line:find(",", 1, true) then
       host.gpus[#host.gpus + 1] = gpu_of(line, columns, path, number)
-    elseif not columns and is_headless_row(line) then
-      host.gpus[#host.gpus + 1] = gpu_of(line, headless_columns, path, number)
+    elseif not columns and headless_columns(line) then
+      host.gpus[#host.gpus + 1] = gpu_of(line, headless_columns(line), path, number)
     elseif columns and line:find "%S" then
       core.refuse(path, ("line %d, '%s', is no row of the list of GPUs; is the output cut off?"):format(number, line))
     end
