@@ -32,7 +32,7 @@ std::string proof(const PlanSummary& plan) {
   // Within the tolerance of floating-point solvers, digits say nothing.
   const std::string shown =
       gap > 0 && gap < 1e-5 ? "< 0.001 %" : fmt::format("{:.3g} %", 100 * gap);
-  return fmt::format("bound {}, gap {}", format_seconds(*plan.bound), shown);
+  return fmt::format("objective at least {}, gap {}", format_seconds(*plan.bound), shown);
 }
 
 std::string describe_stages(const PipelinePlan& plan) {
@@ -206,8 +206,9 @@ std::string summarise(const Plan& plan) {
 
 std::string describe(const Plan& plan) {
   const PlanSummary& p = summary_of(plan);
-  std::string text = fmt::format("Plan for {} by {}: {}, {} ({})\n", title_of(p.problem.problem()),
-                                 p.planner, status_words(p), proof(p), format_seconds(p.solve_s));
+  std::string text =
+      fmt::format("Plan for {} by {}: {}, {} (found in {})\n", title_of(p.problem.problem()),
+                  p.planner, status_words(p), proof(p), format_seconds(p.solve_s));
   text += std::visit([](const auto& one) { return describe_parts(one); }, plan);
   text += describe_unused(plan);
   text +=

@@ -203,7 +203,7 @@ local function check_column(page, comment, entry, environment, report)
 end
 
 -- What differs from run to run: times in parentheses, and spaces, since columns are as wide as the widest time.
-local function steady(line) return (line:gsub("%([%d.]+ %l*s%)", "(TIME)"):gsub("%s+", " ")) end
+local function steady(line) return (line:gsub("%([%l ]*[%d.]+ %l*s%)", "(TIME)"):gsub("%s+", " ")) end
 
 local function check_output(page, comment, entry, environment, report)
   local values, why, skip = evaluate(entry.rule, environment)

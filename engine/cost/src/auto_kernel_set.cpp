@@ -146,6 +146,7 @@ PricingContext pricing_context(ModelShape model, Cluster cluster,
 }
 
 std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32_t bitwidth) {
+  if (device.backend == "hpu") return fmt::format("no runtime here runs on {}", device.name);
   const KernelRule* nearest = nullptr;
   std::string why = "it has no such kernel";
   for (const KernelRule& rule : set.rules) {
@@ -163,9 +164,11 @@ std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32
     const bool reaches = device.compute_capability >= from && device.compute_capability <= to;
     why = reaches ? fmt::format("{} computes in {}, of which {} has no rate", rule.method,
                                 rule.compute_dtype, device.name)
-                  : fmt::format("{} needs compute capability {:g}{}, {} has {:g}", rule.method,
-                                from, to < 1e9 ? fmt::format(" to {:g}", to) : "", device.name,
-                                device.compute_capability);
+                  : fmt::format("{} needs compute capability {:g}{}, {} has {}", rule.method, from,
+                                to < 1e9 ? fmt::format(" to {:g}", to) : "", device.name,
+                                device.compute_capability > kDefaultComputeCapability
+                                    ? fmt::format("{:g}", device.compute_capability)
+                                    : "none");
   }
   return why;
 }

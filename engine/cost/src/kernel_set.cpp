@@ -35,6 +35,7 @@ bool clash(const KernelRule& a, const KernelRule& b) {
 }
 
 bool applies(const KernelRule& rule, const Device& device) {
+  if (device.backend == "hpu") return false;  // Gaudi: no runtime that has a kernel set runs there
   return device.compute_capability >= rule.min_compute_capability &&
          device.compute_capability <= rule.max_compute_capability &&
          (rule.devices.empty() || names_device(rule, device.name)) &&

@@ -72,7 +72,9 @@ std::string headline(const Summary& s) {
   if (s.num_left_out > 0)
     text += fmt::format("; {} left out as warm-up or cool-down", s.num_left_out);
   if (s.stable) text += "; stable: " + s.stability;
-  return (s.stable ? std::string() : line("UNSTABLE", s.verdict)) + line("served", text) +
+  // The verdict begins with the word that stands before it.
+  const std::string why = s.stable ? "" : s.verdict.substr(s.verdict.find(' ') + 1);
+  return (s.stable ? std::string() : line("UNSTABLE", why)) + line("served", text) +
          (s.cut_off.empty() ? std::string() : line("cut off", s.cut_off));
 }
 
