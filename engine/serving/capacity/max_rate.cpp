@@ -168,7 +168,9 @@ std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
 class Search {
  public:
   Search(const Deployment& deployment, const Traffic& traffic, const MaxRateOptions& options)
-      : deployment_(deployment), traffic_(traffic), options_(options) {}
+      : deployment_(deployment), traffic_(traffic), options_(options), summary_(options.summary) {
+    summary_.ranks_gaps = false;
+  }
 
   MaxRate run();
 
@@ -183,6 +185,7 @@ class Search {
   const Deployment& deployment_;
   const Traffic& traffic_;
   const MaxRateOptions& options_;
+  SummaryOptions summary_;  ///< without what only the best run is asked for
   MaxRate result_;
   double low_ = 0, high_ = 0;     ///< the largest rate that held, the least above it that did not
   double stays_ = kLongestRun_s;  ///< of the best run
@@ -208,7 +211,7 @@ bool Search::holds(double rate) {
   Served served;
   served.log = simulate(deployment_, traffic, std::move(run));
   poll();
-  served.summary = summarise(served.log, options_.summary);
+  served.summary = summarise(served.log, summary_);
   rejects_ = served.summary.num_rejected > 0;
   RatePoint point;
   point.rate_per_s = rate;
@@ -328,6 +331,7 @@ MaxRate Search::run() {
     result_.limited_by = limits_[high_];
   }
   add_note();
+  if (result_.served) result_.served->summary.itl_s = distribution_of(result_.served->log.gaps);
   return std::move(result_);
 }
 

@@ -68,7 +68,8 @@ LookedAt cut(const LookedAt& sent, const SummaryOptions& options) {
   return kept;
 }
 
-void add_latencies(Summary& summary, const LookedAt& requests, const Log& log) {
+void add_latencies(Summary& summary, const LookedAt& requests, const Log& log,
+                   const SummaryOptions& options) {
   std::vector<double> ttft, tpot, e2e, queue;
   for (const Looked& looked : requests) {
     const RequestRecord& r = *looked.record;
@@ -82,7 +83,10 @@ void add_latencies(Summary& summary, const LookedAt& requests, const Log& log) {
   summary.tpot_s = distribution_of(std::move(tpot));
   summary.e2e_s = distribution_of(std::move(e2e));
   summary.queue_s = distribution_of(std::move(queue));
-  summary.itl_s = distribution_of(log.gaps);
+  const bool is_limited = std::any_of(options.slos.begin(), options.slos.end(), [](const Slo& slo) {
+    return !slo.of(Metric::itl_s).empty();
+  });
+  if (options.ranks_gaps || is_limited) summary.itl_s = distribution_of(log.gaps);
 }
 
 void add_rates(Summary& summary, const LookedAt& requests, const SummaryOptions& options) {
@@ -178,7 +182,7 @@ Summary summarise(const Log& log, const SummaryOptions& options) {
   summary.num_unsent = static_cast<std::int64_t>(log.requests.size() - sent.size());
   summary.cut_off = log.cut_off;
   summary.source = options.source;
-  add_latencies(summary, requests, log);
+  add_latencies(summary, requests, log, options);
   add_rates(summary, requests, options);
   add_waiting(summary, requests);
   add_stability(summary, log, options);

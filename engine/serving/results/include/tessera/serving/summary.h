@@ -27,6 +27,8 @@ struct SummaryOptions {
   std::int64_t warm_up_requests = 0, cool_down_requests = 0;
   std::int64_t block_size = 16;             ///< token slots of a KV block
   std::vector<std::int64_t> prompt_tokens;  ///< [requests], for total_tok_s; empty: absent
+  /// Whether itl_s is wanted where no SLO limits it: most of the work on a long run.
+  bool ranks_gaps = true;
   std::string source;  ///< what the times are: "step times modelled (roofline of llama-3.1-8b)"
 
   /// @throws Error{out_of_range, invalid_argument} naming `path`
