@@ -222,7 +222,13 @@ Device find_device(const std::string& name, const DataFolders& folders, const st
     if (!miss.empty()) refuse_device(name, miss, where);
     const std::vector<std::string> known = folders.list("devices");
     const bool near = wanted.model.empty() || !nearest_names(name, known).empty();
-    refuse_device(name, did_you_mean(near ? name : wanted.model, known), where);
+    const std::string& word = near ? name : wanted.model;
+    refuse_device(name,
+                  nearest_names(word, known).empty()
+                      ? ": no sheet is called so (tessera help devices; datasets/SOURCES.md tells "
+                        "how to add one)"
+                      : did_you_mean(word, known),
+                  where);
   }
   const Fit* meant = meant_of(fits);
   if (meant == nullptr) {
