@@ -217,7 +217,7 @@ class Driver {
     record.preempted = batch.preempted;
     std::sort(record.preempted.begin(), record.preempted.end());
     record.limit = batch.limit;
-    record.num_running = std::ssize(scheduler_->running());
+    record.num_running = scheduler_->num_running();
     record.num_waiting = static_cast<std::int64_t>(scheduler_->num_waiting());
   }
 

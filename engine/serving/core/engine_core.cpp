@@ -78,6 +78,7 @@ bool EngineCore::withdraw(std::int64_t request, Ticks now) {
   const Slot slot = it->second;
   const SequenceState state = scheduler_->sequence(slot).state;
   if (state == SequenceState::loading) --num_loading_;
+  leave_step(slot);
   ledger_.withdrawn(*scheduler_, slot, now);
   scheduler_->cancel(slot);
   slots_.erase(it);
@@ -111,10 +112,11 @@ Work* EngineCore::decide(Ticks now) {
   Work& work = *decided;
   Batch& batch = work.batch;
   scheduler_->decide(now, batch);
+  note_left();
   ledger_.decided(*scheduler_, batch, now);
   decide_again_ = kNever;
-  const bool nothing =
-      batch.items.empty() && batch.moves.empty() && (batch.preempted.empty() || !is_idle());
+  const bool nothing = batch.items.empty() && batch.lockstep < 0 && batch.moves.empty() &&
+                       (batch.preempted.empty() || !is_idle());
   if (nothing) {
     decide_again_ = batch.decide_again;
     spare_.push_back(std::move(decided));
@@ -141,6 +143,20 @@ void EngineCore::end_step(std::unique_ptr<Work> work, const StepTimes& times,
   ledger_.done(work->batch, times);
   ledger_.record_step(*scheduler_, work->batch, std::move(finished), times, work->num_waiting);
   spare_.push_back(std::move(work));
+}
+
+void EngineCore::leave_step(Slot slot) {
+  scheduler_->leave_step(slot);
+  note_left();
+}
+
+void EngineCore::leave_steps() {
+  scheduler_->leave_steps();
+  note_left();
+}
+
+void EngineCore::note_left() {
+  for (const auto& [slot, steps] : scheduler_->take_left()) ledger_.left_step(slot, steps);
 }
 
 void EngineCore::lose_steps(Ticks now) {

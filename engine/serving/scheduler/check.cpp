@@ -11,8 +11,10 @@ void Scheduler::check(const Batch& batch) const {
   const auto broken = [](const std::string& what) { throw Error(ErrorCode::internal, what); };
   kv_.check();
   std::int64_t held = 0, blocks = 0, seats = 0, pending = 0;
-  for (const Sequence& s : sequences_) {
-    if (s.request < 0) continue;
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].request < 0) continue;
+    Sequence s = sequences_[i];
+    bring_up(static_cast<Slot>(i), s);
     if (s.state != SequenceState::swapped) held += s.computed;
     blocks += s.kv.num_blocks;
     pending += std::max<std::int64_t>(0, s.known - s.computed);
@@ -37,7 +39,7 @@ void Scheduler::check(const Batch& batch) const {
     broken(fmt::format("{} blocks are held, {} of {} are free", blocks, kv_.num_free(),
                        kv_.num_blocks()));
   }
-  if (seats != std::ssize(running_)) broken("seats do not add up");
+  if (seats != num_running()) broken("seats do not add up");
   if (seats > options_.max_num_seqs) {
     broken(fmt::format("{} requests run on {} seats", seats, options_.max_num_seqs));
   }

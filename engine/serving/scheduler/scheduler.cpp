@@ -18,6 +18,9 @@ void Batch::clear() {
   moves.clear();
   limit = Limit::none;
   load.clear();
+  num_in_step = 0;
+  joined.clear();
+  lockstep = -1;
   decide_again = kNever;
 }
 
@@ -27,7 +30,8 @@ Scheduler::Scheduler(const EngineOptions& options, const BlockManager::Options& 
       waiting_(options.policy),
       decides_ahead_(options.async_scheduling.value_or(false)),
       model_len_(options.max_model_len > 0 ? options.max_model_len
-                                           : std::numeric_limits<std::int64_t>::max() / 4) {
+                                           : std::numeric_limits<std::int64_t>::max() / 4),
+      lockstep_(kv.block_size) {
   const auto& speculative = options.speculative;
   if (speculative && speculative->method != DraftMethod::ngram) {
     lookahead_ = speculative->num_tokens;
@@ -133,8 +137,10 @@ void Scheduler::loaded(Slot slot) {
 void Scheduler::decide(Ticks now, Batch& batch) {
   batch.clear();
   schedule(now, batch);
-  if (batch.items.empty() && batch.preempted.empty()) end_standstill(batch);
+  const bool nothing = batch.items.empty() && batch.preempted.empty() && lockstep_.size() == 0;
+  if (nothing) end_standstill(batch);
   load(batch);
+  if (lockstep_.size() > 0) lockstep_.decided(batch);
   pad(batch.load);
 #ifndef NDEBUG
   check(batch);
@@ -161,8 +167,9 @@ void Scheduler::end_standstill(Batch& batch) {
 
 // Sums in registers: a step has hundreds of items.
 void Scheduler::load(Batch& batch) const {
-  std::int64_t tokens = 0, context = 0, sampled = 0, samples = 0;
-  std::int64_t decodes = 0, decode_tokens = 0, decode_context = 0;
+  const std::int64_t in_step = lockstep_.size();
+  std::int64_t tokens = in_step, context = lockstep_.context_tokens(), sampled = in_step;
+  std::int64_t decodes = in_step, decode_tokens = in_step, decode_context = context, samples = 0;
   for (const BatchItem& item : batch.items) {
     tokens += item.tokens;
     context += item.context;
@@ -174,7 +181,7 @@ void Scheduler::load(Batch& batch) const {
     if (!item.decodes) batch.load.chunks.push_back({item.tokens, item.context});
   }
   StepLoad& load = batch.load;
-  load.num_requests = std::ssize(batch.items);
+  load.num_requests = in_step + std::ssize(batch.items);
   load.tokens = tokens;
   load.context_tokens = context;
   load.num_sampled = sampled;
@@ -252,6 +259,7 @@ bool Scheduler::admit(Batch& batch, Slot slot, std::int64_t tokens, std::int64_t
 void Scheduler::take_seat(Batch& batch, Slot slot) {
   Sequence& s = at(slot);
   s.state = SequenceState::running;
+  s.seat = next_seat_++;
   slots_held_ += s.computed;
   running_.push_back(slot);
   batch.admitted.push_back(slot);

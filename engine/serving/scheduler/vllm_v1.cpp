@@ -25,6 +25,7 @@ class VllmV1 final : public Scheduler {
   }
 
  private:
+  bool decodes_in_step() const override { return true; }
   bool chunks() const { return options_.enable_chunked_prefill.value_or(true); }
 
   void schedule(Ticks, Batch& batch) override {
@@ -40,6 +41,7 @@ class VllmV1 final : public Scheduler {
   }
 
   void schedule_running(Batch& batch, std::int64_t& budget) {
+    decode_in_step(budget);
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       const Slot slot = running_[i];
       fetch_ahead(running_, i, [](Slot later) { return later; });
@@ -54,9 +56,10 @@ class VllmV1 final : public Scheduler {
         if (preempted_itself) break;
       }
       if (preempted_itself) break;
-      put(batch, slot, tokens);
+      joins_step(s, tokens) ? join_step(batch, slot) : put(batch, slot, tokens);
       budget -= tokens;
     }
+    join_steps(batch);
   }
 
   Slot choose_victim() const {

@@ -64,6 +64,9 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       clocks_[k].push_back(&clocks[replica.devices[k][i]]);
     }
   }
+  if (skip_ && num_stages_ == 1 && !replica.cost->has_queues()) {
+    core_.scheduler().keep_in_step(options.least_in_step);
+  }
   if (const auto& speculative = replica.engine.speculative) {
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
@@ -133,6 +136,7 @@ bool EngineRun::start_step(Ticks now, Ticks& retry) {
   }
   Flight flight;
   fly(work->batch, flight, now);
+  check_joined(work->batch, flight.times.start);
   if (skip_ && num_stages_ == 1) plan_stretch(work->batch, flight);
   const StepTimes times = flight.times;
   const bool is_followed = flight.is_followed;
@@ -143,6 +147,33 @@ bool EngineRun::start_step(Ticks now, Ticks& retry) {
   next.go_on_from(times);
   renew(flights_.emplace_back(std::move(next)));
   return true;
+}
+
+// Who joins the lockstep has to have had its last token at the end of the step before, and to get
+// another.
+void EngineRun::check_joined(const Batch& batch, Ticks start) {
+  // A request that leaves again changes the batch.
+  for (const Slot slot : batch.joined) {
+    const Sequence& s = scheduler().sequence(slot);
+    Ledger::Progress& p = core_.ledger().progress(slot);
+    const bool is_regular =
+        scheduler().decides_ahead() ? s.num_under_way == 1 : p.last_token == start;
+    const std::int64_t left = output_of(p) - p.output_tokens - s.num_under_way;
+    if (is_regular && left > 0) {
+      last_steps_.push({batch.lockstep + left - 1, slot, batch.lockstep});
+    } else {
+      core_.leave_step(slot);
+    }
+  }
+}
+
+void EngineRun::leave_before_end(const Batch& batch) {
+  while (!last_steps_.empty() && last_steps_.top().step <= batch.lockstep) {
+    const LastStep last = last_steps_.top();
+    last_steps_.pop();
+    const Lockstep& lockstep = scheduler().lockstep();
+    if (lockstep.joined(last.slot) == last.joined) core_.leave_step(last.slot);
+  }
 }
 
 /// Its end is new or has moved.
@@ -226,6 +257,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
     hold_stage(0, flight.times.end);
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
+  leave_before_end(work.batch);
   if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);
   const auto result_of = [&](std::size_t i) { return generate(work.batch.items[i]); };
   core_.finish(flight.times, result_of, ended);
@@ -235,7 +267,7 @@ ReplicaLoad EngineRun::load(Ticks now, bool blocks, bool is_over) const {
   const BlockManager& kv = scheduler().kv();
   ReplicaLoad load;
   load.num_waiting = static_cast<std::int64_t>(scheduler().num_waiting());
-  load.num_running = static_cast<std::int64_t>(scheduler().running().size());
+  load.num_running = scheduler().num_running();
   load.pending_tokens = scheduler().pending_tokens();
   load.kv_blocks = kv.num_blocks();
   load.block_size = kv.block_size();
@@ -272,6 +304,7 @@ std::int64_t EngineRun::cached_tokens(std::int64_t request) const {
 }
 
 void EngineRun::close(Ticks end) {
+  core_.leave_steps();
   const EngineCard card{replica_.name, replica_.usd_per_h, replica_.idle_w, replica_.busy_w};
   core_.ledger().close(scheduler(), end, !core_.is_idle(), card, stage_busy_);
 }

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <queue>
 #include <vector>
 
 #include "tessera/serving/deployment.h"
@@ -102,6 +103,14 @@ class EngineRun {
     bool ends_at(Ticks time) const { return times.end_of(steps_until(time)) == time; }
   };
 
+  /// Of a request in lockstep: the step that brings its last token.
+  struct LastStep {
+    std::int64_t step = 0;
+    Slot slot = 0;
+    std::int64_t joined = 0;  ///< where that is another step, it is about another request
+    auto operator<=>(const LastStep&) const = default;
+  };
+
   Sequence sequence_of(std::int64_t request) const;
   Sequence loading_sequence(std::int64_t request) const;
   /// Tokens that its request generates here in all.
@@ -126,6 +135,8 @@ class EngineRun {
   void take_steps(Batch& batch, std::int64_t steps);
   void take_next(const Work& work, Work& next, const StepTimes& times);
   Generated generate(const BatchItem& item);
+  void check_joined(const Batch& batch, Ticks start);
+  void leave_before_end(const Batch& batch);
   void account_stretch(const Batch& batch, const Flight& flight, Ticks until);
   /// Calls visit(time) for every block that a step of a stretch takes after its first one.
   template <class Visit>
@@ -152,6 +163,7 @@ class EngineRun {
   std::vector<double> rates_;  ///< cumulative, of accepted drafts
   Ticks swap_per_block_ = 0;
 
+  std::priority_queue<LastStep, std::vector<LastStep>, std::greater<>> last_steps_;
   std::deque<Flight> flights_;  ///< of the core's works under way
   std::vector<StepEnd> new_ends_;
   std::vector<Ticks> own_free_;              ///< [stage] where no devices are named

@@ -414,7 +414,7 @@ void Simulation::give_up(const EngineRun& engine) {
       "scheduler '{}' of {} computes and drops the same tokens again and again and generates none, "
       "with {} requests waiting and {} running",
       engine.replica().engine.scheduler, engine.replica().name, engine.scheduler().num_waiting(),
-      engine.scheduler().running().size());
+      engine.scheduler().num_running());
 }
 
 void Simulation::explain_stall() {
@@ -427,7 +427,7 @@ void Simulation::explain_stall() {
         "scheduler '{}' of {} schedules nothing, with {} requests waiting and {} running, and "
         "nothing else will happen",
         engine->replica().engine.scheduler, engine->replica().name,
-        engine->scheduler().num_waiting(), engine->scheduler().running().size());
+        engine->scheduler().num_waiting(), engine->scheduler().num_running());
     return;
   }
   log_.stuck = true;

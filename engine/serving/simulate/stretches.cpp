@@ -27,7 +27,7 @@ void EngineRun::plan_stretch(const Batch& batch, Flight& flight) {
   const auto count = static_cast<std::int64_t>(batch.items.size());
   const std::int64_t num_decodes = batch.load.num_decodes;  // with those that are padding
   if (count == 0 || num_decodes != count + batch.load.num_idle ||
-      batch.load.decode_tokens != num_decodes || !batch.moves.empty()) {
+      batch.load.decode_tokens != num_decodes || !batch.moves.empty() || batch.lockstep >= 0) {
     return;
   }
   std::int64_t most = std::numeric_limits<std::int64_t>::max();

@@ -111,8 +111,12 @@ class EngineCore {
       if (g.ended) ended.push_back({item.request, g.hold, item.slot});
       return g;
     });
+    ledger_.generated_in_step(work->batch.num_in_step, times);
     end_step(std::move(work), times, std::span(ended).subspan(before));
   }
+  /// A request is in lockstep with others no more, or none is (Scheduler::keep_in_step).
+  void leave_step(Slot slot);
+  void leave_steps();
   /// What runs the steps has lost them, and all that the KV cache held (a stage is gone): requests
   /// start again, and no work that was under way is to be finished.
   void lose_steps(Ticks now);
@@ -138,6 +142,7 @@ class EngineCore {
   void account(Ticks now) { ledger_.account(*scheduler_, now, !is_idle()); }
 
  private:
+  void note_left();
   void note(std::int64_t request, Slot slot);
   void end_step(std::unique_ptr<Work> work, const StepTimes& times, std::span<const Ended> ended);
 

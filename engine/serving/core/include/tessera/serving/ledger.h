@@ -83,6 +83,18 @@ class Ledger {
     ++num_ended_;
     leave(s, p, record(item.request));
   }
+  /// A token for each of those in lockstep, who had one of the step before too.
+  void generated_in_step(std::int64_t count, const StepTimes& times) {
+    num_regular_ += count;
+    output_ += count;
+    if (count > 0) in_step_end_ = times.end;
+  }
+  /// One of them leaves, with so many.
+  void left_step(Slot slot, std::int64_t tokens) {
+    Progress& p = progress(slot);
+    p.output_tokens += tokens;
+    if (tokens > 0) p.last_token = in_step_end_;
+  }
   /// And all of them.
   void done(const Batch& batch, const StepTimes& times);
   /// After the scheduler has heard of it. @param num_waiting as the step was decided
@@ -139,6 +151,7 @@ class Ledger {
   std::int64_t num_steps_ = 0, num_ended_ = 0, num_cancelled_ = 0;
   std::int64_t scheduled_tokens_ = 0, prompt_tokens_ = 0, most_blocks_ = 0;
   std::int64_t output_ = 0, num_regular_ = 0;
+  Ticks in_step_end_ = kNever;  ///< of the last step of those in lockstep
   std::int64_t output_before_ = 0, scheduled_before_ = 0;  ///< at the last step that generated any
   std::int64_t drafted_ = 0, accepted_ = 0, num_drafts_ = 0;
 };

@@ -40,6 +40,8 @@ class BlockManager {
   std::int64_t num_blocks() const { return options_.num_blocks; }
   std::int64_t num_free() const { return pool_ ? pool_->num_free() : num_free_; }
   bool caches_prefixes() const { return options_.prefix_caching && is_paged(); }
+  /// Whether nobody knows which blocks a sequence has.
+  bool only_counts() const { return !pool_ && is_paged(); }
   bool is_paged() const { return options_.allocation == KvAllocation::paged; }
   std::int64_t num_free_host() const { return host_.num_free(); }
   std::int64_t blocks_for(std::int64_t tokens) const {
@@ -68,6 +70,9 @@ class BlockManager {
   }
   /// Makes room for `tokens` tokens in all. False, with nothing changed, where blocks are short.
   bool extend(BlockTable& table, std::int64_t tokens);
+  /// The same of many sequences at once, by the blocks that they need; where blocks are only
+  /// counted, and free.
+  void take(std::int64_t blocks) { num_free_ -= blocks; }
   /// Lets others find the full blocks among the first `tokens`.
   void publish(BlockTable& table, const Content& content, std::int64_t tokens) {
     if (!caches_prefixes()) return;

@@ -6,12 +6,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/core/registry.h"
 #include "tessera/serving/block_manager.h"
 #include "tessera/serving/content.h"
 #include "tessera/serving/engine_options.h"
+#include "tessera/serving/lockstep.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/step_cost.h"
 #include "tessera/serving/wait_queue.h"
@@ -47,6 +49,7 @@ struct alignas(64) Sequence {
   Content content;
   Ticks arrival = 0;
   std::int64_t order = 0;  ///< of joining the queue first
+  std::int64_t seat = 0;   ///< order of admissions
   std::int32_t priority = 0, slo_class = 0;
   std::int64_t cached_tokens = 0;      ///< found at its first admission
   std::int64_t recomputed_tokens = 0;  ///< computed more than once
@@ -92,6 +95,11 @@ struct Batch {
   Moves moves;                          ///< to or from host memory
   Limit limit = Limit::none;            ///< that stopped admission
   StepLoad load;
+  /// Of a scheduler that keeps decodes in lockstep: how many are in the step without an item, who
+  /// is so for the first time, and the step's number among those; -1: none is.
+  std::int64_t num_in_step = 0;
+  std::vector<Slot> joined;
+  std::int64_t lockstep = -1;
   /// Nothing was decided, but something will be at that time; kNever: only events change that.
   Ticks decide_again = kNever;
 
@@ -170,6 +178,7 @@ class Scheduler {
       any_ended |= take(s, item, result_of(i));
     }
     if (any_ended) leave_seats();
+    complete_in_step(batch);
     completed(batch);
   }
   /// Gives back what a held sequence has.
@@ -183,6 +192,17 @@ class Scheduler {
   /// what is held for a transfer or loading is to be cancelled by whoever transfers it.
   void forget_all();
 
+  /// Keeps decodes in lockstep while at least `least` requests run; false where it cannot. Who
+  /// turns it on sees to it that a request leaves before the step that ends it is completed, and
+  /// before anybody asks what it has generated; and that no step is lost.
+  bool keep_in_step(std::int64_t least);
+  const Lockstep& lockstep() const { return lockstep_; }
+  /// A sequence leaves the lockstep, or all do.
+  void leave_step(Slot slot);
+  void leave_steps();
+  /// Those that left since the last call, with the steps in lockstep that are complete.
+  std::vector<std::pair<Slot, std::int64_t>> take_left() { return std::exchange(left_step_, {}); }
+
   /// Whether it decides a step while the one before it is under way: tokens that are still to come
   /// are scheduled as if they were there, and who ended unforeseen is computed once in vain.
   bool decides_ahead() const { return decides_ahead_; }
@@ -193,7 +213,7 @@ class Scheduler {
   }
 
   const Sequence& sequence(Slot slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
-  const std::vector<Slot>& running() const { return running_; }
+  std::int64_t num_running() const { return std::ssize(running_) + lockstep_.size(); }
   std::size_t num_waiting() const { return waiting_.size() + num_set_aside(); }
   /// Calls visit(sequence) for each in the queue, from the front.
   template <class Visit>
@@ -226,6 +246,8 @@ class Scheduler {
   virtual void removed(Slot) {}            ///< about to be cancelled, or to lose its blocks
   virtual void pad(StepLoad&) const {}     ///< adds what a step computes for nobody
   virtual void completed(const Batch&) {}  ///< its results are in
+  /// Whether `schedule` calls decode_in_step, and join_step where joins_step.
+  virtual bool decodes_in_step() const { return false; }
   /// For Stretches: how many more steps like this one would be decided just the same, at most
   /// `most`, if no request came or ended; and that so many were taken at once. A policy that cannot
   /// tell says 0.
@@ -271,6 +293,13 @@ class Scheduler {
   }
   /// Puts `tokens` of a sequence, which has the blocks for them, into the step.
   void put(Batch& batch, Slot slot, std::int64_t tokens);
+  /// Before any other: a token for each that is in lockstep.
+  void decode_in_step(std::int64_t& budget);
+  /// Whether a running sequence that has its blocks decodes on from now on, and nothing else.
+  bool joins_step(const Sequence& s, std::int64_t tokens) const;
+  /// Instead of `put`; it is among the running ones until `join_steps`, after all others.
+  void join_step(Batch& batch, Slot slot);
+  void join_steps(const Batch& batch);
   /// Takes an item out again, as if it had not been put.
   void take_back(Batch& batch, std::size_t item);
   /// Gives one in the queue a seat, with blocks for `tokens` tokens in all of which `num_found`
@@ -309,12 +338,12 @@ class Scheduler {
   /// Hands blocks to a sequence that holds none.
   bool take_blocks(Sequence& s, std::int64_t tokens, std::int64_t num_found);
   std::int64_t watermark_blocks() const;
-  bool has_seat() const { return std::ssize(running_) < options_.max_num_seqs; }
+  bool has_seat() const { return num_running() < options_.max_num_seqs; }
 
   EngineOptions options_;
   BlockManager kv_;
   WaitQueue waiting_;
-  std::vector<Slot> running_;  ///< in order of admission
+  std::vector<Slot> running_;  ///< in order of admission, without those in lockstep
   std::vector<Sequence> sequences_;
   SchedulerCounts counts_;
   std::int64_t lookahead_ = 0;  ///< slots that a draft model writes ahead
@@ -333,14 +362,26 @@ class Scheduler {
   std::int32_t drafts_after(const Sequence& s) const;
   void lose_step(Sequence& s);
   void check_items(const Batch& batch) const;
+  void leave(Slot slot);
+  void sort_by_seat();
+  bool stays_in_step(std::int64_t budget) const;
+  void complete_in_step(const Batch& batch);
+  std::int64_t num_completed_in_step(Slot slot) const {
+    return std::max<std::int64_t>(0, lockstep_.num_completed() - lockstep_.joined(slot));
+  }
+  /// Adds what a sequence did in lockstep.
+  void bring_up(Slot slot, Sequence& s) const;
 
   bool decides_ahead_ = false;
   std::int64_t model_len_;
   std::vector<Slot> free_slots_;
   std::size_t num_live_ = 0;
-  std::int64_t next_order_ = 0;
+  std::int64_t next_order_ = 0, next_seat_ = 0;
   std::int64_t pending_tokens_ = 0;
   std::int64_t slots_held_ = 0, table_blocks_ = 0;  ///< tokens and blocks of all on the device
+  std::int64_t least_in_step_ = 0;                  ///< 0: no lockstep
+  Lockstep lockstep_;
+  std::vector<std::pair<Slot, std::int64_t>> left_step_;
 };
 
 // In line, as a step has hundreds of items.

@@ -19,9 +19,11 @@ struct Pass {
 struct SimulationOptions {
   bool record_steps = false;
   bool record_passes = false;
-  bool skip = true;                  ///< stretches of decode steps at once; the same log either way
-  std::uint64_t seed = 0;            ///< of accepted drafts
-  double horizon_s = kLongestRun_s;  ///< what is not done by then stays unfinished
+  bool skip = true;  ///< stretches of decode steps at once; the same log either way
+  /// Where it skips: from so many running requests on their decodes are counted together.
+  std::int64_t least_in_step = 32;
+  std::uint64_t seed = 0;                   ///< of accepted drafts
+  double horizon_s = kLongestRun_s;         ///< what is not done by then stays unfinished
   std::int64_t most_steps = 2'000'000'000;  ///< and stretches; then log.cut_off says so
   /// Called when a request has ended; false ends the run (log.cut_off says so).
   std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
