@@ -120,6 +120,7 @@ Replica replica_of(const PricedEngine& priced, const PoolOptions& pool,
   replica.name = name_of_engine(priced);
   replica.kv_bytes_per_token = model.kv_bytes_per_token(kv_bitwidth_of(priced, engine));
   replica.cost = make_step_cost(priced, engine, pricing);
+  engine.gpu_memory_utilization = gpu_memory_utilization(engine);
   replica.usd_per_h = priced.usd_per_h();
   replica.engine = std::move(engine);
   return replica;

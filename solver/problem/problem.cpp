@@ -29,7 +29,9 @@ std::vector<std::vector<std::size_t>> stage_members(const BatchProblem& batch,
 }
 
 cost::MemoryQuery memory_query(const BatchProblem& batch) {
-  return {batch.memory, batch.kv_bitwidth};
+  return {.preset = batch.memory,
+          .kv_bitwidth = batch.kv_bitwidth,
+          .mxfp4_experts = cost::has_mxfp4_experts(batch.model)};
 }
 
 Json to_json(const Problem& problem) {

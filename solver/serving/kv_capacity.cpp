@@ -40,12 +40,24 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
   memory.window_bytes = reserved;
 }
 
+cost::MemoryQuery memory_query(const serving::EngineOptions& engine, std::int32_t kv_bitwidth = 16,
+                               bool mxfp4_experts = false) {
+  return {.preset = cost::MemoryPreset::vllm,
+          .kv_bitwidth = kv_bitwidth,
+          .version = runtime_version(engine.runtime_version, "engine.runtime_version"),
+          .mxfp4_experts = mxfp4_experts};
+}
+
 StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
-  const cost::MemoryQuery query{cost::MemoryPreset::vllm, kv_bitwidth};
+  const cost::MemoryQuery query =
+      memory_query(engine, kv_bitwidth, cost::has_mxfp4_experts(context.model));
   const ModelShape member = cost::shard(context.model, stage.degree());
+  std::int64_t num_layers = 0;
+  for (const auto& [kind, count] : stage.layers) num_layers += count;
   StageKvMemory memory{cost::empty_account(context.device(stage.members.front()), query,
-                                           stage.degree(), engine.gpu_memory_utilization)};
+                                           stage.degree(), engine.gpu_memory_utilization,
+                                           num_layers)};
   for (const auto& [kind, count] : stage.layers) {
     const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
     memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
@@ -59,6 +71,15 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
   return memory;
 }
 
+}  // namespace
+
+double gpu_memory_utilization(const serving::EngineOptions& engine) {
+  return engine.gpu_memory_utilization.value_or(
+      cost::runtime_memory(memory_query(engine)).utilisation);
+}
+
+namespace {
+
 std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::string& device,
                     const serving::EngineOptions& engine) {
   const double short_of = memory.block_bytes - memory.kv_bytes;
@@ -67,7 +88,7 @@ std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::s
       "take {}, a step of {} tokens and {} requests {}, the runtime {}; {} are missing for one "
       "block of {} tokens. Use fewer bits, more devices, or a smaller max_num_batched_tokens or "
       "max_num_seqs",
-      stage, device, format_bytes(memory.usable_bytes), engine.gpu_memory_utilization,
+      stage, device, format_bytes(memory.usable_bytes), gpu_memory_utilization(engine),
       format_bytes(memory.weight_bytes + memory.embedding_bytes), engine.max_num_batched_tokens,
       engine.max_num_seqs, format_bytes(memory.activation_bytes),
       format_bytes(memory.reserve_bytes), format_bytes(short_of), engine.block_size);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "counts.h"
 #include "tessera/core/error.h"
@@ -22,17 +23,39 @@ constexpr RuntimeMemory kPhysical{
 constexpr RuntimeMemory kLlmPq{
     .context_bytes = 1930 * kMiB, .group_context_bytes = 1930 * kMiB, .slack_ratio = 1 - 0.95};
 
-// Of other runs than those that it is compared with (tests/unit/solver). The driver: RTX 3090 23.58
-// of 24 GiB (vllm#14447), H100 79.22 of 79.65 GiB (vllm#12126). The runtime: alone vllm#12126, in a
-// group vllm#14447. CUDA graphs come out of what gpu_memory_utilization leaves.
-constexpr RuntimeMemory kVllm{.hidden_bytes = 440 * kMiB,
-                              .context_bytes = 0.16 * kGiB,
-                              .group_context_bytes = 0.20 * kGiB,
-                              .rotary_tables = true};
+// vLLM, from a version on. Of other runs than those that it is compared with (tests/unit/solver)
+// unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126).
+// The runtime: alone vllm#12126, in a group vllm#14447; four H100 under one NVSwitch had 0.9 GiB
+// less for Qwen3-235B than is known otherwise (vllm#21348). Sampling, of each logit of the most
+// requests (vllm/v1/sample/ops/topk_topp_sampler.py): in BF16 and FP32 (6), sorted values and
+// 64-bit indices with the sort's own copies (24), softmax and its running sum (8); 1.04 GiB in a
+// step of 256 requests with 152,064 of them were printed by 0.26. CUDA graphs, once they are taken
+// off the KV cache (vllm/v1/worker/gpu_worker.py): 0.48 and 0.68 GiB were printed for 28 and 36
+// layers. The slack keeps the account from exceeding what people printed (experiments/fidelity).
+struct VllmMemory {
+  RuntimeVersion since;
+  RuntimeMemory memory;
+};
+constexpr RuntimeMemory kFirstVllm{.hidden_bytes = 440 * kMiB,
+                                   .utilisation = 0.9,
+                                   .context_bytes = 0.16 * kGiB,
+                                   .group_context_bytes = 0.20 * kGiB,
+                                   .switch_context_bytes = 0.9 * kGiB,
+                                   .logit_bytes = 38,
+                                   .slack_ratio = 0.003,
+                                   .rotary_tables = true};
+constexpr RuntimeMemory with_graphs(RuntimeMemory memory, double utilisation) {
+  memory.utilisation = utilisation;
+  memory.graph_bytes = 0.25 * kGiB;
+  memory.layer_graph_bytes = 12 * kMiB;
+  memory.logit_bytes = 28;
+  return memory;
+}
+constexpr VllmMemory kVllm[] = {{{0, 0}, kFirstVllm},
+                                {{0, 21}, with_graphs(kFirstVllm, 0.9)},
+                                {{0, 22}, with_graphs(kFirstVllm, 0.92)}};
 
-// vLLM's sampler. Logits in BF16 and FP32 (6), sorted values and 64-bit indices with the sort's own
-// copies (24), softmax and its running sum (8): vllm/v1/sample/ops/topk_topp_sampler.py.
-constexpr double kSamplingBytesPerLogit = 38;
+constexpr double kHopper = 9;  ///< compute capability
 
 // A decode kernel splits long contexts over thread blocks and keeps one partial result per split.
 constexpr double kContextTokensPerSplit = 256;
@@ -69,6 +92,14 @@ double quantization_metadata_bytes(const LinearShape& linear, double bitwidth, d
   const double groups = group_size > 0 ? std::ceil(count(linear.in_features) / group_size) : 1;
   return count(linear.out_features) * count(linear.num_copies) * groups *
          (kFp16Bytes + bitwidth / 8);
+}
+
+// 32 values in 17 bytes, in tiles of 128 x 128; what is no expert stays in BF16.
+double mxfp4_bytes(const LinearShape& linear) {
+  if (linear.num_copies == 1) return count(linear.parameters()) * kFp16Bytes;
+  const auto padded = [](std::int64_t size) { return std::ceil(count(size) / 128) * 128; };
+  return padded(linear.in_features) * padded(linear.out_features) * count(linear.num_copies) * 17 /
+         32;
 }
 
 // LLM-PQ section 4.1: (2 vocab d_t + d_p h + 2 h d_t where d_t differs from h) in fp16. The
@@ -183,17 +214,14 @@ double physical_activation_bytes(const ModelShape& model, double rows, double se
 
 }  // namespace
 
-const RuntimeMemory& runtime_memory(MemoryPreset preset) {
-  switch (preset) {
-    case MemoryPreset::llm_pq:
-      return kLlmPq;
-    case MemoryPreset::vllm:
-      return kVllm;
-    case MemoryPreset::physical:
-      break;
-  }
-  return kPhysical;
+const RuntimeMemory& runtime_memory(const MemoryQuery& query) {
+  if (query.preset == MemoryPreset::llm_pq) return kLlmPq;
+  if (query.preset == MemoryPreset::physical) return kPhysical;
+  const auto later = [&](const VllmMemory& row) { return row.since > query.version; };
+  return std::prev(std::find_if(std::begin(kVllm), std::end(kVllm), later))->memory;
 }
+
+bool has_mxfp4_experts(const ModelShape& model) { return model.family == "gpt_oss"; }
 
 double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query) {
   check_range(bitwidth, 1, 32, "bitwidth");
@@ -201,6 +229,10 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
   double bytes = query.preset == MemoryPreset::llm_pq ? llm_pq_norm_bytes(layer)
                                                       : count(layer.other_parameters) * kFp16Bytes;
   for (const LinearShape& linear : layer.linears) {
+    if (query.mxfp4_experts && bitwidth == 4) {
+      bytes += mxfp4_bytes(linear);
+      continue;
+    }
     bytes += count(linear.parameters()) * bitwidth / 8;
     if (query.preset != MemoryPreset::llm_pq && bitwidth < 16) {
       bytes += quantization_metadata_bytes(linear, bitwidth, query.group_size);
@@ -238,7 +270,7 @@ double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQu
       parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
     }
   }
-  const double rotary = runtime_memory(query.preset).rotary_tables ? rotary_bytes(model) : 0;
+  const double rotary = runtime_memory(query).rotary_tables ? rotary_bytes(model) : 0;
   return parameters * kFp16Bytes + rotary;
 }
 
@@ -278,17 +310,22 @@ double step_activation_bytes(const ModelShape& whole, const ModelShape& member,
   if (!is_last(place)) return layers;
   const double rows = count(std::min(max_sequences, max_tokens));
   const double hidden_bytes = count(max_tokens) * count(whole.hidden_size) * kFp16Bytes;
-  return std::max(layers, hidden_bytes + rows * count(whole.vocab_size) * kSamplingBytesPerLogit);
+  return std::max(
+      layers, hidden_bytes + rows * count(whole.vocab_size) * runtime_memory(query).logit_bytes);
 }
 
 MemoryAccount empty_account(const Device& device, const MemoryQuery& query, std::int64_t degree,
-                            double utilisation) {
-  const RuntimeMemory& runtime = runtime_memory(query.preset);
+                            std::optional<double> utilisation, std::int64_t num_layers) {
+  const RuntimeMemory& runtime = runtime_memory(query);
   MemoryAccount account;
   account.capacity_bytes = device.memory_bytes;
-  account.usable_bytes = utilisation * (device.memory_bytes - runtime.hidden_bytes);
+  account.usable_bytes =
+      utilisation.value_or(runtime.utilisation) * (device.memory_bytes - runtime.hidden_bytes);
   account.reserve_bytes = (degree > 1 ? runtime.group_context_bytes : runtime.context_bytes) +
-                          runtime.slack_ratio * device.memory_bytes + runtime.graph_bytes;
+                          runtime.slack_ratio * device.memory_bytes + runtime.graph_bytes +
+                          count(num_layers) * runtime.layer_graph_bytes;
+  const bool by_switch = device.nvlink_bytes_per_s && device.compute_capability >= kHopper;
+  if (degree > 1 && by_switch) account.reserve_bytes += runtime.switch_context_bytes;
   return account;
 }
 

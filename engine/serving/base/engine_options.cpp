@@ -26,6 +26,7 @@ void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
       engine.kv_cache_dtype != "bfloat16") {
     refuse(path("kv_cache_dtype"), "'{}' is none of auto, fp8, bfloat16", engine.kv_cache_dtype);
   }
+  runtime_version(engine.runtime_version, path("runtime_version"));
   if (engine.async_scheduling.value_or(false)) {
     const std::string why = serving::why_step_by_step(engine);
     if (!why.empty()) refuse(path("async_scheduling"), "{}", why);

@@ -61,7 +61,7 @@ local function deployment_of(r, suite, device, v0)
     engine = {
       scheduler = v0 and "vllm_v0" or "vllm_v1", max_num_seqs = v0 and 256 or 128, max_model_len = length,
       max_num_batched_tokens = v0 and math.max(length, 2048) or 2048, enable_chunked_prefill = not v0,
-      enable_prefix_caching = not v0,
+      enable_prefix_caching = not v0, runtime_version = r.version:match "^%d+%.%d+",
     },
   }
 end

@@ -33,7 +33,8 @@ local function rows()
   local list = {}
   for _, r in ipairs(table_rows) do
     local technique, rate = techniques[r.config], tonumber(r.requested_rate)
-    local engine = { max_num_seqs = seats, max_num_batched_tokens = 8192, async_scheduling = false }
+    local engine = { max_num_seqs = seats, max_num_batched_tokens = 8192, async_scheduling = false,
+      runtime_version = technique.scheduler == "vllm_v0" and "0.9" or "0.11" }
     for key, value in pairs(technique) do
       if key ~= "kernel_set" and key ~= "cached" then engine[key] = value end
     end

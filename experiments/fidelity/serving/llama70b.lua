@@ -42,7 +42,7 @@ local function rows()
         engine = {
           scheduler = v0 and "vllm_v0" or "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = v0 and 8192 or 2048,
           max_model_len = 8192, block_size = block, enable_chunked_prefill = not v0, enable_prefix_caching = true,
-          async_scheduling = false,
+          async_scheduling = false, runtime_version = "0.8.3",
         },
       },
       below_knee = tonumber(r.p99_ttft_ms) < 1000 and not at_once,

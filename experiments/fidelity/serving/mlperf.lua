@@ -46,6 +46,7 @@ local function rows()
           engine = {
             scheduler = vllm and "vllm_v0" or "vllm_v1", max_num_seqs = vllm and 256 or 1024, max_model_len = 2048,
             max_num_batched_tokens = 8192, enable_chunked_prefill = false, enable_prefix_caching = false,
+            runtime_version = vllm and "0.5.2" or nil,
           },
         },
         traffic = {

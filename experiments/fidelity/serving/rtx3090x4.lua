@@ -42,6 +42,7 @@ local function rows()
           model = "mistral-7b", cluster = "1xRTX-3090", kernel_set = "vllm",
           engine = {
             scheduler = "vllm_v1", max_num_seqs = 256, max_num_batched_tokens = 2048, max_model_len = 8192,
+            runtime_version = "0.25",
             speculative = ngram
               and { method = "ngram", num_tokens = k, acceptance = chain_rate(tonumber(r.acceptance), k) } or nil,
           },

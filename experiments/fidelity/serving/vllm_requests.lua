@@ -59,7 +59,7 @@ local function rows()
           model = "llama-3.1-8b", cluster = "1x" .. system.device, kernel_set = "vllm", api_s = 0,
           engine = {
             scheduler = "vllm_v1", max_num_seqs = system.max_num_seqs, max_num_batched_tokens = 2048,
-            kv_blocks = system.kv_blocks,
+            kv_blocks = system.kv_blocks, runtime_version = "0.19",
           },
         },
         measured = {}, below_knee = true,

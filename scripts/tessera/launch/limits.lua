@@ -3,7 +3,6 @@
 
 local hub = require "tessera.launch.hub"
 local solver = require "tessera.solver"
-local versions = require "tessera.launch.vllm_versions"
 
 local M = {}
 
@@ -22,21 +21,19 @@ M.common_request_tokens = 4352
 local most_share = 0.95 -- of a GPU, where the version's own default holds too little
 local block_tokens = 16
 
---- Tokens of the KV cache of an engine under such limits (max_num_seqs, ...); nil and why where it has none.
+--- Tokens of the KV cache of an engine under such limits (max_num_seqs, ...), and the share of the memory that it takes
+-- with them; nil and why where it has none.
 local function kv_tokens(engine, version, told)
-  local memory = versions.memory(version)
-  local least = math.huge -- bytes of a device
-  for _, stage in ipairs(engine.stages) do least = math.min(least, stage.memory.capacity_bytes / stage.degree) end
   local ok, deployment, why = pcall(solver.deployment, {
     plan = engine.plan,
     engine = {
       max_num_seqs = told.max_num_seqs, max_num_batched_tokens = told.max_num_batched_tokens,
-      gpu_memory_utilization = told.gpu_memory_utilization - memory.graph_bytes / least,
+      gpu_memory_utilization = told.gpu_memory_utilization, runtime_version = version,
     },
   })
   if not ok then return nil, deployment.message or tostring(deployment) end
   if not deployment then return nil, why.message end
-  return deployment.replicas[1].kv_tokens
+  return deployment.replicas[1].kv_tokens, deployment.replicas[1].gpu_memory_utilization
 end
 
 -- { seats, token budget } to try, the best first; seats of the plan's batch are kept where they can be.
@@ -60,15 +57,16 @@ end
 -- The first attempt that takes what people send, and with more than 64 seats the plan's requests on all of them; else
 -- the one with the longest.
 local function searched(layout, engine, version)
-  local workload, default = layout.workload, versions.memory(version).utilisation
+  local workload = layout.workload
   local request = workload.max_prompt_tokens + workload.max_output_tokens
   local wanted = math.min(hub.context_tokens(layout.model), math.max(M.common_request_tokens, request))
   local best, why_none
   for _, attempt in ipairs(attempts(engine, workload)) do
-    for _, share in ipairs { default, most_share } do
-      local told = { max_num_seqs = attempt[1], max_num_batched_tokens = attempt[2], gpu_memory_utilization = share }
-      local tokens, why = kv_tokens(engine, version, told)
-      why_none = why or why_none
+    for _, share in ipairs { false, most_share } do
+      local told = { max_num_seqs = attempt[1], max_num_batched_tokens = attempt[2],
+        gpu_memory_utilization = share or nil }
+      local tokens, why_or_share = kv_tokens(engine, version, told)
+      if tokens then told.gpu_memory_utilization = why_or_share else why_none = why_or_share end
       told.max_model_len = context_of(layout.model, tokens or 0)
       local fits_all = attempt[1] <= 64 or (tokens or 0) * M.kv_share(layout.model) >= attempt[1] * request
       if told.max_model_len >= wanted and fits_all then return told end
@@ -84,10 +82,11 @@ local function settled(layout, engine, version)
   local told = {
     max_num_seqs = serving.max_num_seqs or engine.batch_size,
     max_num_batched_tokens = serving.max_num_batched_tokens or 2048,
-    gpu_memory_utilization = serving.gpu_memory_utilization or versions.memory(version).utilisation,
+    gpu_memory_utilization = serving.gpu_memory_utilization,
   }
-  local tokens, why = kv_tokens(engine, version, told)
-  if not tokens and not serving.max_model_len then return nil, why end
+  local tokens, why_or_share = kv_tokens(engine, version, told)
+  if not tokens and not serving.max_model_len then return nil, why_or_share end
+  told.gpu_memory_utilization = tokens and why_or_share or told.gpu_memory_utilization or most_share
   told.max_model_len = serving.max_model_len or context_of(layout.model, tokens)
   if serving.enable_chunked_prefill == false then -- vLLM wants whole prompts in a step
     told.max_model_len = math.min(told.max_model_len, told.max_num_batched_tokens)

@@ -3,13 +3,14 @@
 -- launch files use.
 
 local core = require "tessera.core"
+local serving = require "tessera.serving"
 
 local M = {}
 
 M.versions = { "0.8.5", "0.10.0", "0.14.0", "0.24.0", "0.33.0" } -- ascending
 
---- The version that is written for where nobody says another: the newest that kernel set `vllm` was measured with.
-M.default = "0.24.0"
+--- The version that is written for where nobody says another.
+M.default = serving.engine({}).runtime_version
 
 -- [flag] = first version of the list that has it; a second one: the last that has it.
 local flags = {
@@ -85,18 +86,6 @@ function M.has(version, flag)
   if not known then return false end
   local at = M.nearest(version, "version")
   return not is_before(at, known[1]) and not (known[2] and is_before(known[2], at))
-end
-
--- What a server takes of a GPU where nothing is said: 0.92 of it from 0.22 on (vllm/config/cache.py). From 0.21 on it
--- measures its CUDA graphs and takes them off that; 0.3 to 1.6 GiB were seen.
-local gib = 1024 ^ 3
-
---- { utilisation =, graph_bytes = (that count as used) }
-function M.memory(version)
-  return {
-    utilisation = is_before(version, "0.22.0") and 0.9 or 0.92,
-    graph_bytes = is_before(version, "0.21.0") and 0 or 0.5 * gib,
-  }
 end
 
 --- Whether several nodes can be joined without Ray.

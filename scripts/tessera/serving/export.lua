@@ -37,7 +37,7 @@ local flagged = {
 local function limits_of(part, engine)
   local told = {
     max_num_seqs = part.engine.max_num_seqs, max_num_batched_tokens = part.engine.max_num_batched_tokens,
-    gpu_memory_utilization = engine.gpu_memory_utilization or 0.9,
+    gpu_memory_utilization = engine.gpu_memory_utilization,
   }
   for _, name in ipairs(flagged) do told[name] = engine[name] end
   return told
@@ -89,7 +89,7 @@ return function(plans, kind, folder, opt)
   if type(folder) ~= "string" or folder == "" then core.refuse("plans:export.folder", "name a folder") end
   local notes = notes_of(asked, row)
   if kind == "vllm" then
-    opt.version, notes[#notes + 1] = vllm.version(opt.version)
+    opt.version, notes[#notes + 1] = vllm.version(opt.version or asked.engine.runtime_version)
   elseif opt.version then
     core.refuse("plans:export.version", "only vllm has flags by version")
   end

@@ -175,16 +175,67 @@ TEST(PhysicalMemory, ReserveIsContextAndSlack) {
   EXPECT_DOUBLE_EQ(account.reserve_bytes, 750 * kMiB + 0.03 * device.memory_bytes);
 }
 
+// What the allocator loses of the T4's memory.
+double slack_of(const Device& device) { return 0.003 * device.memory_bytes; }
+
 TEST(VllmMemory, IsAShareOfWhatCudaShows) {
-  const MemoryQuery vllm{MemoryPreset::vllm, 16, 128};
+  const MemoryQuery vllm{.preset = MemoryPreset::vllm};
   const Device device = test::t4();
   MemoryAccount account = empty_account(device, vllm, 1, 0.9);
   EXPECT_DOUBLE_EQ(account.usable_bytes, 0.9 * (device.memory_bytes - 440 * kMiB));
-  EXPECT_DOUBLE_EQ(account.reserve_bytes, 0.16 * kGiB);
-  EXPECT_DOUBLE_EQ(empty_account(device, vllm, 2, 0.9).reserve_bytes, 0.20 * kGiB);
+  EXPECT_DOUBLE_EQ(account.reserve_bytes, 0.16 * kGiB + slack_of(device));
+  EXPECT_DOUBLE_EQ(empty_account(device, vllm, 2, 0.9).reserve_bytes,
+                   0.20 * kGiB + slack_of(device));
   account.weight_bytes = 3 * kGiB;
   account.embedding_bytes = account.activation_bytes = account.kv_bytes = kGiB;
-  EXPECT_DOUBLE_EQ(account.left_bytes(), account.usable_bytes - 6.16 * kGiB);
+  EXPECT_DOUBLE_EQ(account.left_bytes(), account.usable_bytes - 6 * kGiB - account.reserve_bytes);
+}
+
+TEST(VllmMemory, HangsOnItsVersion) {
+  struct Row {
+    const char* version;
+    double utilisation, graph_gib;
+  };
+  const Device device = test::t4();
+  for (const Row& row : {Row{"0.8.5", 0.9, 0}, Row{"0.20.2", 0.9, 0}, Row{"0.21.0", 0.9, 0.625},
+                         Row{"0.22", 0.92, 0.625}, Row{"1.0", 0.92, 0.625}}) {
+    const MemoryQuery vllm{.preset = MemoryPreset::vllm,
+                           .version = runtime_version(row.version, "version")};
+    const MemoryAccount account = empty_account(device, vllm, 1, std::nullopt, 32);
+    EXPECT_DOUBLE_EQ(account.usable_bytes, row.utilisation * (device.memory_bytes - 440 * kMiB))
+        << row.version;
+    EXPECT_DOUBLE_EQ(account.reserve_bytes, (0.16 + row.graph_gib) * kGiB + slack_of(device))
+        << row.version;
+  }
+  for (const char* text : {"", "new", "0", "0.", "0.x", "-1.2", "0.-1", "0.24x"}) {
+    EXPECT_THROW(runtime_version(text, "version"), Error) << text;
+  }
+}
+
+TEST(VllmMemory, GroupsUnderNvSwitchKeepMoreOnHopper) {
+  const MemoryQuery vllm{.preset = MemoryPreset::vllm};
+  Device device = test::t4();
+  device.compute_capability = 9;
+  device.nvlink_bytes_per_s.reset();
+  const auto reserve = [&](std::int64_t degree) {
+    return empty_account(device, vllm, degree).reserve_bytes;
+  };
+  const double alone = reserve(1), without = reserve(8);
+  device.nvlink_bytes_per_s = 450e9;
+  EXPECT_DOUBLE_EQ(reserve(8), without + 0.9 * kGiB);
+  EXPECT_DOUBLE_EQ(reserve(1), alone);
+}
+
+// Two matrices of gpt-oss-20b: experts in 17 bytes for 32 numbers, by tiles of 128, others in
+// BF16.
+TEST(VllmMemory, Mxfp4IsOfExpertsAlone) {
+  LayerShape layer;
+  layer.linears = {{"q_proj", 2880, 4096, 1, 1}, {"experts.down_proj", 2880, 2880, 32, 4}};
+  const MemoryQuery query{.mxfp4_experts = true};
+  EXPECT_DOUBLE_EQ(layer_weight_bytes(layer, 4, query),
+                   2880.0 * 4096 * 2 + 2944.0 * 2944 * 32 * 17 / 32);
+  EXPECT_EQ(layer_weight_bytes(layer, 16, query), layer_weight_bytes(layer, 16, {}));
+  EXPECT_LT(layer_weight_bytes(layer, 4, {}), layer_weight_bytes(layer, 4, query));
 }
 
 // Sines and cosines of 8192 positions, each 128 FP16 numbers, on every stage; OPT has a position

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tessera/core/device.h"
 #include "tessera/core/enum_names.h"
 #include "tessera/core/model_shape.h"
+#include "tessera/core/runtime_version.h"
 #include "tessera/core/stage_place.h"
 #include "tessera/core/workload.h"
 
@@ -31,25 +33,34 @@ inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPr
 
 namespace tessera::cost {
 
-/// What a runtime takes of each device besides the model: what is known of one is a row in
-/// memory.cpp, with its source, and is said nowhere else.
+/// What a runtime takes of each device besides the model: what is known of one, and from which of
+/// its versions on, is a row in memory.cpp, with its source, and is said nowhere else.
 struct RuntimeMemory {
   double hidden_bytes = 0;         ///< of the nominal memory, that CUDA does not show: the driver's
+  double utilisation = 1;          ///< share that it takes of the rest where nobody says another
   double context_bytes = 0;        ///< context, kernels, workspaces, beside the allocator
   double group_context_bytes = 0;  ///< the same in a tensor-parallel group
-  double graph_bytes = 0;          ///< CUDA graphs, where they count as used
-  double slack_ratio = 0;          ///< of the nominal memory, that the allocator loses
-  bool rotary_tables = false;      ///< each device holds the sines and cosines of all positions
+  double switch_context_bytes = 0;  ///< and more of it where NVSwitches add up (Hopper and later)
+  double graph_bytes = 0;           ///< CUDA graphs, where they count as used: some anyway
+  double layer_graph_bytes = 0;     ///< and some for every decoder layer
+  double logit_bytes = 0;           ///< sampling, of each logit
+  double slack_ratio = 0;           ///< of the nominal memory, that the allocator loses
+  bool rotary_tables = false;       ///< each device holds the sines and cosines of all positions
 };
-
-const RuntimeMemory& runtime_memory(MemoryPreset preset);
 
 struct MemoryQuery {
   MemoryPreset preset = MemoryPreset::physical;
   std::int32_t kv_bitwidth = 16;
   double group_size =
       128;  ///< weights that share one scale and zero point; 0: one per output channel
+  RuntimeVersion version = {};  ///< of vLLM
+  bool mxfp4_experts = false;   ///< 4 bits are MXFP4 of the experts alone, see has_mxfp4_experts
 };
+
+/// Whether a model is published in MXFP4 (gpt-oss): its experts, all else in BF16.
+bool has_mxfp4_experts(const ModelShape& model);
+
+const RuntimeMemory& runtime_memory(const MemoryQuery& query);
 
 /// Weights of one decoder layer: matrices at `bitwidth` with scales and zero points below 16 bits,
 /// norms and biases in FP16.
@@ -112,8 +123,10 @@ struct MemoryAccount {
 };
 
 /// The account of a device that holds nothing yet, one of `degree` of a tensor-parallel group.
-/// @param utilisation share that the runtime may have of what CUDA shows
+/// @param utilisation share that the runtime may have of what CUDA shows; absent: its own
+/// @param num_layers that CUDA graphs are captured of
 MemoryAccount empty_account(const Device& device, const MemoryQuery& query, std::int64_t degree = 1,
-                            double utilisation = 1);
+                            std::optional<double> utilisation = std::nullopt,
+                            std::int64_t num_layers = 0);
 
 }  // namespace tessera::cost

@@ -7,6 +7,7 @@
 
 #include "tessera/core/enum_names.h"
 #include "tessera/core/record.h"
+#include "tessera/core/runtime_version.h"
 
 namespace tessera::serving {
 
@@ -46,8 +47,9 @@ struct EngineOptions {
   std::int64_t max_num_batched_tokens = 8192;
   std::int64_t max_model_len = 0;  ///< 0: the model's context; without a model no limit
   std::int64_t block_size = 16;
-  std::optional<std::int64_t> kv_blocks;  ///< absent: what the memory holds
-  double gpu_memory_utilization = 0.9;
+  std::optional<std::int64_t> kv_blocks;         ///< absent: what the memory holds
+  std::string runtime_version = kVllmVersion;    ///< whose memory it has
+  std::optional<double> gpu_memory_utilization;  ///< absent: as the version has it
   bool enable_prefix_caching = true;
   /// Whether a prompt may be computed in pieces; absent: as each scheduler has it, on but in
   /// vllm_v0, where it was off. static, orca and sarathi do not ask.
@@ -195,10 +197,15 @@ struct Fields<serving::EngineOptions> {
                             .min = 1,
                             .max = kMost}),
       field<&E::gpu_memory_utilization>({.name = "gpu_memory_utilization",
-                                         .doc = "Share of a device's memory that the engine takes",
+                                         .doc = "Share of a device's memory that the engine takes; "
+                                                "left out: as its version does, 0.9 or from vLLM "
+                                                "0.22 on 0.92",
                                          .min = 0.01,
-                                         .max = 1,
-                                         .as_option = AsOption::defaulted}),
+                                         .max = 1}),
+      field<&E::runtime_version>({.name = "runtime_version",
+                                  .doc = "Of vLLM: what it takes of the memory besides the model",
+                                  .as_option = AsOption::defaulted,
+                                  .as_flag = false}),  // launches have the flag
       field<&E::enable_prefix_caching>({.name = "enable_prefix_caching",
                                         .doc = "Find blocks of earlier requests again",
                                         .as_option = AsOption::defaulted}),

@@ -56,6 +56,7 @@ struct Replica {
   std::int64_t num_stages() const { return static_cast<std::int64_t>(cost->num_stages()); }
   const std::string& scheduler() const { return engine.scheduler; }
   bool async_scheduling() const { return engine.async_scheduling.value_or(false); }
+  std::optional<double> gpu_memory_utilization() const { return engine.gpu_memory_utilization; }
 };
 
 /// How keys and values go from a prefill replica to a decode replica. A replica sends one request
@@ -100,6 +101,8 @@ struct Fields<serving::Replica> {
       field<&R::kv_blocks>(
           {.name = "kv_blocks", .doc = "Of its KV cache; 0: as many as it can use"}),
       field<&R::kv_tokens>({.name = "kv_tokens", .doc = "That they hold", .unit = "tokens"}),
+      field<&R::gpu_memory_utilization>(
+          {.name = "gpu_memory_utilization", .doc = "Share of its devices' memory that it takes"}),
       field<&R::num_stages>({.name = "num_stages", .doc = "Of its pipeline"}),
       field<&R::usd_per_h>({.name = "usd_per_h", .doc = "What it costs", .unit = "USD/h"}),
       field<&R::kv_bytes_per_token>({.name = "kv_bytes_per_token",

@@ -32,12 +32,15 @@ struct KvCapacity {
 
 /// After vllm/v1/worker/gpu_worker.py: gpu_memory_utilization x the device's memory as CUDA reports
 /// it - weights - the peak of a profiling step (max_num_batched_tokens tokens through the layers,
-/// then sampling from max_num_seqs logits) - what the runtime takes besides. CUDA graphs come out
-/// of what gpu_memory_utilization leaves. With engine.kv_blocks it is that many, whatever fits.
+/// then sampling from max_num_seqs logits) - what the runtime takes besides, from 0.21 on CUDA
+/// graphs too. With engine.kv_blocks it is that many, whatever fits.
 /// Beside layers that see all tokens, windowed ones keep their windows alone (vLLM's hybrid cache
 /// manager); where all are windowed they keep all tokens.
 /// What vLLM takes besides: cost::MemoryPreset::vllm.
 /// @throws Error{unsupported | invalid_argument} as make_step_cost.
 KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine);
+
+/// As the engine is told, else as its version of vLLM has it.
+double gpu_memory_utilization(const serving::EngineOptions& engine);
 
 }  // namespace tessera::solver
