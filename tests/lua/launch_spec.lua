@@ -62,6 +62,7 @@ describe("vLLM's flags by version", function()
     assert.is_false(versions.has("0.12.3", "--nnodes"), "as 0.10.0, the newest that is not newer")
     assert.is_false(versions.has("0.24.0", "--no-such-flag"))
     assert.is_true(versions.has_multi_node "0.24.0")
+    assert.is_true(versions.has_multi_node "0.33.0")
     assert.is_false(versions.has_multi_node "0.8.5")
   end)
   it("refuse what is no version", function()
@@ -76,7 +77,9 @@ describe("vLLM's flags by version", function()
       local has = {}
       for _, flag in ipairs(lists[version].flags) do has[flag] = true end
       for _, flag in ipairs(versions.known_flags()) do
-        if flag ~= "--host" and flag ~= "--port" then -- made from field names, which the lists lack
+        -- Made from field names, which the lists lack; and in 0.33 the flag is in entrypoints/common/cli_args.py.
+        local unlisted = flag == "--host" or flag == "--port" or flag == "--headless" and version == "0.33.0"
+        if not unlisted then
           assert.equal(has[flag] or false, versions.has(version, flag), version .. " " .. flag)
         end
       end

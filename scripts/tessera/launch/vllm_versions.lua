@@ -1,5 +1,5 @@
 -- Which flags of `vllm serve` exist in which version, and what its benchmark writes: read from the packages' argument
--- modules (vllm/engine/arg_utils.py, entrypoints/openai/cli_args.py; Apache-2.0) of the versions below. Only flags that
+-- modules (vllm/engine/arg_utils.py, cli_args.py below entrypoints; Apache-2.0) of the versions below. Only flags that
 -- launch files use.
 
 local core = require "tessera.core"
@@ -12,33 +12,33 @@ M.versions = { "0.8.5", "0.10.0", "0.14.0", "0.24.0", "0.33.0" } -- ascending
 --- The version that is written for where nobody says another.
 M.default = serving.engine({}).runtime_version
 
--- [flag] = first version of the list that has it; a second one: the last that has it.
+-- [flag] = first version of the list that has it.
 local flags = {
-  ["--served-model-name"] = { "0.8.5" },
-  ["--host"] = { "0.8.5" }, -- spelt out in 0.8.5 only; later the parser makes them from field names
-  ["--port"] = { "0.8.5" },
-  ["--quantization"] = { "0.8.5" },
-  ["--dtype"] = { "0.8.5" },
-  ["--tensor-parallel-size"] = { "0.8.5" },
-  ["--pipeline-parallel-size"] = { "0.8.5" },
-  ["--distributed-executor-backend"] = { "0.8.5" },
-  ["--kv-cache-dtype"] = { "0.8.5" },
-  ["--gpu-memory-utilization"] = { "0.8.5" },
-  ["--max-model-len"] = { "0.8.5" },
-  ["--max-num-seqs"] = { "0.8.5" },
-  ["--max-num-batched-tokens"] = { "0.8.5" },
-  ["--enable-chunked-prefill"] = { "0.8.5" },
-  ["--block-size"] = { "0.8.5" },
-  ["--enable-prefix-caching"] = { "0.8.5" },
-  ["--async-scheduling"] = { "0.10.0" },
-  ["--long-prefill-token-threshold"] = { "0.8.5" },
-  ["--scheduling-policy"] = { "0.8.5" },
-  ["--kv-transfer-config"] = { "0.8.5" },
-  ["--nnodes"] = { "0.14.0" },
-  ["--node-rank"] = { "0.14.0" },
-  ["--master-addr"] = { "0.14.0" },
-  ["--master-port"] = { "0.14.0" },
-  ["--headless"] = { "0.10.0", "0.24.0" },
+  ["--served-model-name"] = "0.8.5",
+  ["--host"] = "0.8.5", -- spelt out in 0.8.5 only; later the parser makes them from field names
+  ["--port"] = "0.8.5",
+  ["--quantization"] = "0.8.5",
+  ["--dtype"] = "0.8.5",
+  ["--tensor-parallel-size"] = "0.8.5",
+  ["--pipeline-parallel-size"] = "0.8.5",
+  ["--distributed-executor-backend"] = "0.8.5",
+  ["--kv-cache-dtype"] = "0.8.5",
+  ["--gpu-memory-utilization"] = "0.8.5",
+  ["--max-model-len"] = "0.8.5",
+  ["--max-num-seqs"] = "0.8.5",
+  ["--max-num-batched-tokens"] = "0.8.5",
+  ["--enable-chunked-prefill"] = "0.8.5",
+  ["--block-size"] = "0.8.5",
+  ["--enable-prefix-caching"] = "0.8.5",
+  ["--async-scheduling"] = "0.10.0",
+  ["--long-prefill-token-threshold"] = "0.8.5",
+  ["--scheduling-policy"] = "0.8.5",
+  ["--kv-transfer-config"] = "0.8.5",
+  ["--nnodes"] = "0.14.0",
+  ["--node-rank"] = "0.14.0",
+  ["--master-addr"] = "0.14.0",
+  ["--master-port"] = "0.14.0",
+  ["--headless"] = "0.10.0",
 }
 
 --- Flags that the table knows, sorted.
@@ -84,8 +84,7 @@ end
 function M.has(version, flag)
   local known = flags[flag] or flags[flag:gsub("^%-%-no%-", "--")]
   if not known then return false end
-  local at = M.nearest(version, "version")
-  return not is_before(at, known[1]) and not (known[2] and is_before(known[2], at))
+  return not is_before(M.nearest(version, "version"), known)
 end
 
 --- Whether several nodes can be joined without Ray.
