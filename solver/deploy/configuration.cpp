@@ -6,7 +6,17 @@
 #include <map>
 #include <utility>
 
+#include "tessera/core/units.h"
+
 namespace tessera::solver {
+namespace {
+
+std::int64_t usual_tokens(const Device& device) {
+  const bool is_a100 = device.name.find("A100") != std::string::npos;
+  return device.memory_bytes >= 70 * kGiB && !is_a100 ? 4 * kUsualTokens : kUsualTokens;
+}
+
+}  // namespace
 
 DeviceTypes device_types(const Cluster& cluster) {
   std::vector<std::shared_ptr<DeviceType>> types;
@@ -20,6 +30,7 @@ DeviceTypes device_types(const Cluster& cluster) {
       (*type)->types = {slot.device.name};
       (*type)->price_usd_per_h = slot.device.price_usd_per_h;
       (*type)->compute_capability = slot.device.compute_capability;
+      (*type)->usual_tokens = usual_tokens(slot.device);
     }
     std::int64_t& on_node = on_nodes[{slot.node_index, slot.device.name}];
     (*type)->widest = std::max((*type)->widest, ++on_node);
@@ -37,6 +48,7 @@ std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
       all->types.push_back(type->name);
       all->count += type->count;
       all->widest = std::min(all->widest, type->widest);
+      all->usual_tokens = std::min(all->usual_tokens, type->usual_tokens);
       all->compute_capability = std::min(all->compute_capability, type->compute_capability);
     }
     usd_per_h += type->price_usd_per_h.value_or(0) * static_cast<double>(type->count);

@@ -192,16 +192,14 @@ class LargestRate final : public DeploymentObjective {
     return FoundDeployment{pools.parts(), found, times, Scope::half};
   }
 
-  /// The result, or what is better with another limit on the tokens of a prefill step.
+  /// The result, or what is better with fewer tokens of a prefill step.
   static FoundDeployment tuned(ServingSearch& search, const PoolPair& pools,
                                FoundDeployment result) {
-    for (const PricedPtr prefill : with_other_limits(search, *pools.prefill)) {
-      PoolPair other = pools;
-      other.prefill = prefill;
-      const double rate = result.rate_per_s();
-      if (auto found = simulated(search, other, rate, kBetterBy * rate)) result = *std::move(found);
-    }
-    return result;
+    PoolPair other = pools;
+    other.prefill = with_fewer_tokens(search, *pools.prefill, serving::Role::prefill);
+    if (other.prefill == nullptr) return result;
+    const double rate = result.rate_per_s();
+    return simulated(search, other, rate, kWorthIt * rate).value_or(result);
   }
 };
 

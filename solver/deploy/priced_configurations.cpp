@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "tessera/core/cluster_part.h"
@@ -21,9 +22,12 @@ namespace {
 
 using Priced = std::shared_ptr<PricedConfiguration>;
 
-// Limits that are tried where they are not settled.
+// Limits that are tried where they are not settled: seats, the few where memory has no room for
+// more, and tokens of a step, each time a quarter of what was tried before.
 constexpr std::int64_t kSeats[] = {256, 512, 1024};
+constexpr std::int64_t kFewSeats = 64;
 constexpr std::int64_t kMostTokens = 8192, kLeastTokens = 256;
+constexpr std::int64_t kFewer = 4;
 
 void set_limits(const ServingSearch& search, Configuration& configuration, std::int64_t num_seqs,
                 std::int64_t tokens) {
@@ -52,24 +56,14 @@ std::string quality_obstacle(const QualityBound& bound, std::int32_t bitwidth,
   return {};
 }
 
-/// Tokens of a step to begin with: as many as keep a step of prompts alone within the limit on
-/// TPOT, since those that decode wait for it.
-std::int64_t first_tokens(const serving::Replica& engine, double tpot_limit_s) {
-  std::int64_t tokens = kMostTokens;
-  while (tokens > kLeastTokens &&
-         step_s(*engine.cost, {.num_prompts = 1, .prompt_tokens = tokens}) > tpot_limit_s) {
-    tokens /= 2;
-  }
-  return tokens;
-}
-
 /// The estimate by the best number of seats: more help as long as steps stay within the limit on
 /// TPOT.
-void estimate(const ServingSearch& search, PricedConfiguration& c) {
+void estimate(const ServingSearch& search, PricedConfiguration& c,
+              std::span<const std::int64_t> all_seats) {
   const serving::Replica& engine = c.one->deployment.replicas.front();
   const std::int64_t tokens = c.max_num_batched_tokens;
   std::int64_t best_seats = 0;
-  for (const std::int64_t seats : kSeats) {
+  for (const std::int64_t seats : all_seats) {
     set_limits(search, c, seats, kMostTokens);
     StepLimits limits{c.max_num_seqs, c.max_num_batched_tokens, search.tpot_limit_s()};
     const EngineBounds bounds = bounds_of(engine, search.lengths(), limits);
@@ -106,6 +100,22 @@ void check_phases(ServingSearch& search, PricedConfiguration& c) {
   }
 }
 
+/// Deploys one engine, with few seats where more leave its cache too little for as many requests.
+/// Says whether there is room for more.
+bool deploy_one(ServingSearch& search, const Priced& c, Refusal& why_not) {
+  set_limits(search, *c, kSeats[0], kMostTokens);
+  c->one = search.deploy({{c, 1}}, why_not);
+  const double tokens = search.lengths().prompt_tokens + search.lengths().output_tokens;
+  const auto holds = [&](std::int64_t seats) {
+    const serving::Replica& engine = c->one->deployment.replicas.front();
+    return static_cast<double>(engine.kv_tokens()) >= static_cast<double>(seats) * tokens;
+  };
+  if (c->one != nullptr ? holds(kFewSeats) : why_not.cause != Cause::memory) return true;
+  set_limits(search, *c, kFewSeats, c->type->usual_tokens);
+  if (auto one = search.deploy({{c, 1}}, why_not)) c->one = std::move(one);
+  return false;
+}
+
 /// Adds a configuration where nothing rules it out. Says whether the model fits.
 bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>& list) {
   search.poll();
@@ -121,9 +131,8 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     return search.obstructed = true;
   };
   if (obstructs(kernel_obstacle(request.runtime, c))) return true;
-  set_limits(search, c, kSeats[0], kMostTokens);
   Refusal why_not;
-  c.one = search.deploy({{priced, 1}}, why_not);
+  const bool has_room = deploy_one(search, priced, why_not);
   if (c.one == nullptr) {
     search.refusals.push_back(std::move(why_not));
     return false;
@@ -137,9 +146,8 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     return true;
   }
   c.checkpoint = checkpoint_of(*c.one->context, c.one->placement->engines.front());
-  set_limits(search, c, kSeats[0],
-             first_tokens(c.one->deployment.replicas.front(), search.tpot_limit_s()));
-  estimate(search, c);
+  set_limits(search, c, kSeats[0], c.type->usual_tokens);
+  estimate(search, c, has_room ? std::span(kSeats) : std::span(&kFewSeats, 1));
   check_phases(search, c);
   list.push_back(std::move(priced));
   return true;
@@ -150,7 +158,11 @@ void add_stages(ServingSearch& search, Configuration shape, std::vector<Priced>&
   if (const auto& given = search.request().pipeline_parallel) {
     for (const std::int64_t stages : *given) {
       shape.pipeline_parallel = stages;
-      add(search, shape, list);
+      if (shape.gpus() > shape.type->count) {
+        search.refuse(shape.name(), Cause::devices, fmt::format("there are {}", shape.type->count));
+      } else {
+        add(search, shape, list);
+      }
     }
     return;
   }
@@ -279,20 +291,26 @@ PricedPtr in_pool(const ServingSearch& search, const PricedConfiguration& config
   auto own = std::make_shared<PricedConfiguration>(configuration);
   const bool decodes = role == serving::Role::decode;
   if (decodes) own->bounds = configuration.decode_bounds;
-  set_limits(search, *own, decodes ? configuration.decode_num_seqs : kSeats[0], kMostTokens);
+  set_limits(
+      search, *own,
+      decodes ? configuration.decode_num_seqs : std::min(kSeats[0], configuration.max_num_seqs),
+      kMostTokens);
   return own;
 }
 
-std::vector<Priced> with_other_limits(const ServingSearch& search,
-                                      const PricedConfiguration& configuration) {
-  if (search.request().engine.max_num_batched_tokens) return {};
-  std::vector<Priced> list;
-  const std::int64_t tokens = configuration.max_num_batched_tokens;
-  for (const std::int64_t other : {std::max(kLeastTokens, tokens / 2), 2 * tokens}) {
-    list.push_back(std::make_shared<PricedConfiguration>(configuration));
-    set_limits(search, *list.back(), configuration.max_num_seqs, other);
+Priced with_fewer_tokens(const ServingSearch& search, const PricedConfiguration& configuration,
+                         serving::Role role) {
+  if (search.request().engine.max_num_batched_tokens) return nullptr;
+  const std::int64_t before = configuration.max_num_batched_tokens;
+  const std::int64_t least = role == serving::Role::mixed ? kLeastTokens : kUsualTokens;
+  const std::int64_t tokens = std::max(least, before / kFewer);
+  if (tokens >= before) return nullptr;
+  auto other = std::make_shared<PricedConfiguration>(configuration);
+  set_limits(search, *other, configuration.max_num_seqs, tokens);
+  if (role == serving::Role::mixed && !other->usual_rate_per_s) {
+    other->usual_rate_per_s = configuration.rate_per_s;
   }
-  return list;
+  return other;
 }
 
 Refusal simulate_alone(ServingSearch& search, const Priced& engine, double least_per_s) {

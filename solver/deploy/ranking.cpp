@@ -69,8 +69,7 @@ std::vector<FoundDeployment>::iterator unsure(std::vector<FoundDeployment>& foun
   return shared != found.end() && shared->scope != Scope::whole ? shared : found.end();
 }
 
-// What costs a launch more is to be worth it: so many times as good, and pools.
-constexpr double kWorthIt = 1.10, kWorthPools = 1.30;
+constexpr double kWorthPools = 1.30;  ///< times as good, what pools have to be
 
 /// How much there is to start and to look after, the first of these that differs first.
 struct Complexity {

@@ -1,6 +1,7 @@
 -- Which checkpoint a launch serves, and that its servers take the requests that people send, on what people have.
 
 local core = require "tessera.core"
+local csv = require "fidelity.fit.csv"
 local folders = require "launch_folders"
 local host = require "tessera.host"
 local hub = require "tessera.launch.hub"
@@ -141,38 +142,23 @@ describe("the share of the KV cache that one request may need", function()
     ["24 GB card (23.53 GiB seen)"] = "RTX-4090" }
   local bits = { bf16 = 16, fp8 = 8, awq4 = 4, mxfp4 = 4 }
 
-  -- Rows of a CSV file by the names of its first line; texts in quotes lose their commas.
-  local function rows_of(path)
-    local names, rows = nil, {}
-    for line in io.lines(path) do
-      local values, row = {}, {}
-      line = line:gsub('"[^"]*"', function(text) return (text:gsub('[",]', "")) end)
-      for value in (line .. ","):gmatch "(.-)," do values[#values + 1] = value end
-      for i, name in ipairs(names or {}) do row[name] = values[i] end
-      if names then rows[#rows + 1] = row end
-      names = names or values
-    end
-    return rows
-  end
-
   local function predicted(row)
     local deployment = ts.deployment {
       model = models[row.model], cluster = ("(%dx%s)"):format(row.gpus, devices[row.gpu]), replicas = 1,
       tensor_parallel = tonumber(row.tp), pipeline_parallel = tonumber(row.pp), bitwidths = { bits[row.weights] },
       kv_bitwidth = row.kv_dtype == "fp8" and 8 or 16, kernel_set = row.weights == "fp8" and "vllm_fp8" or "vllm",
       engine = { max_num_seqs = tonumber(row.max_num_seqs),
-        max_num_batched_tokens = tonumber(row.max_num_batched_tokens),
+        max_num_batched_tokens = tonumber(row.max_num_batched_tokens), runtime_version = row.vllm,
         gpu_memory_utilization = tonumber(row.gpu_memory_utilization) },
     }
     return deployment.replicas[1].kv_tokens
   end
 
   it("is in the cache that vLLM had, on every start that people reported of its V1 engine", function()
-    local folder, why = measured.folder()
-    local path = folder and folder .. "/field/kv.csv"
-    if not path or not core.file_kind(path) then return pending(why and why.message or "no field/kv.csv") end
+    local path, why = measured.path "field/kv.csv"
+    if not path then return pending(why.message) end
     local checked = 0
-    for _, row in ipairs(rows_of(path)) do
+    for row in csv.rows(path) do
       if row.engine == "v1" and models[row.model] and devices[row.gpu] then
         local most = predicted(row) * limits.kv_share(core.model(models[row.model]))
         assert.is_true(most <= tonumber(row.kv_tokens), ("%s: %d of %s"):format(row.id, most, row.kv_tokens))
@@ -210,6 +196,40 @@ describe("servers of recommended launches", function()
     end
     return #launched.engines
   end
+
+  local slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } }
+  local function searched(model, cluster, targets)
+    return assert(ts.plan_serving { model = model, cluster = cluster, slo = targets, disaggregated = false,
+      traffic = { prompt_tokens = 1000, output_tokens = 200 }, num_requests = 400 })[1]
+  end
+
+  it("have vLLM's own tokens of a step, unless fewer serve a tenth more, which is said", function()
+    for _, case in ipairs {
+      { "llama-3.1-8b", "1xL4", 2048 }, { "llama-3.1-8b", "1xRTX-3090", 2048 }, { "qwen2.5-14b", "1xA100-80G", 2048 },
+      { "llama-3.1-8b", "1xH100-80G", 8192 }, { "llama-3.1-8b", "1xT4-16G", 2048 },
+    } do
+      local row, name = searched(case[1], case[2], slo), case[1] .. " on " .. case[2]
+      local tokens = row.parts[1].engine.max_num_batched_tokens
+      assert.is_true(row.parts[1].engine.max_num_seqs >= 64, name)
+      if row.tokens_note == "" then
+        assert.equal(case[3], tokens, name)
+      else
+        assert.is_true(tokens < case[3], name)
+        local said, usual, less = row.tokens_note:match(
+          "^steps of (%d+) tokens: vLLM's own (%d+) would serve (%d+) %% less$")
+        assert.equal(tostring(tokens), said, row.tokens_note)
+        assert.equal(tostring(case[3]), usual, row.tokens_note)
+        assert.is_true(tonumber(less) >= 9, row.tokens_note)
+      end
+    end
+  end)
+
+  it("serve no less by a looser limit", function()
+    local known_to = 0.93 -- of a rate, to which it is found
+    local both = searched("opt-13b", "2xRTX-4090", slo).rate_per_s
+    local one = searched("opt-13b", "2xRTX-4090", { ttft_s = slo.ttft_s }).rate_per_s
+    assert.is_true(one >= known_to * both, ("%.2f after %.2f"):format(one, both))
+  end)
 
   it("take 4,000 tokens, or say that they do not", function()
     local short, checked = {}, 0

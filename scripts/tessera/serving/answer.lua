@@ -122,7 +122,8 @@ local function first_lines(list)
     "  " .. price_words(row),
   }
   for _, words in ipairs { width_words(list) or false, types_words(list) or false, list.quality_note or false,
-    list.preference or false, limit_words(row) or false, row.note ~= "" and row.note } do
+    list.preference or false, row.tokens_note ~= "" and row.tokens_note, limit_words(row) or false,
+    row.note ~= "" and row.note } do
     if words then lines[#lines + 1] = "  - " .. words end
   end
   if row.disaggregated then

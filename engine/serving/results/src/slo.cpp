@@ -36,9 +36,9 @@ void check_slo(const Slo& slo, const std::string& path) {
   for (const auto& [metric, name] : kEnumNames<Metric>) {
     const LatencyTarget& target = slo.of(metric);
     const auto check = [&, &field = name](double limit_s) {
-      if (!(limit_s >= 0)) {
+      if (!(limit_s > 0)) {
         refuse(ErrorCode::out_of_range, path + "." + std::string(field),
-               "a limit of {}; give seconds, 0 or more",
+               "a limit of {}; give seconds, more than 0",
                std::isnan(limit_s) ? "NaN" : format_number(limit_s, 6) + " s");
       }
     };

@@ -13,6 +13,9 @@
 /// bitwidths and limits.
 namespace tessera::solver {
 
+/// Tokens of a step that servers on any GPU have where nobody says (vllm/engine/arg_utils.py).
+inline constexpr std::int64_t kUsualTokens = 2048;
+
 /// The devices of a cluster that are of one type, or of several for pipelines over them.
 struct DeviceType {
   std::string name;  ///< "A100-40G+T4-16G" of several
@@ -21,6 +24,7 @@ struct DeviceType {
   std::int64_t widest = 0;  ///< most devices of a type on one node; of several the least of them
   std::optional<double> price_usd_per_h;
   double compute_capability = 0;
+  std::int64_t usual_tokens = kUsualTokens;  ///< of a step on this one
 };
 
 using DeviceTypes = std::vector<std::shared_ptr<const DeviceType>>;

@@ -35,6 +35,7 @@ struct ServingRow {
   std::optional<double> high_per_s;  ///< that did not
   Scope scope = Scope::whole;
   std::string limited_by, note, layout, source;
+  std::string tokens_note;  ///< why a step has fewer tokens than is usual; empty: it has them
   bool disaggregated = false;
   std::int64_t gpus = 0, engines = 0;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;  ///< of the first part
@@ -131,6 +132,8 @@ struct Fields<solver::ServingRow> {
       field<&R::scope>({.name = "scope", .doc = "What was simulated"}),
       field<&R::limited_by>({.name = "limited_by", .doc = "What breaks above"}),
       field<&R::note>({.name = "note", .doc = "Where the run is short for its rate"}),
+      field<&R::tokens_note>(
+          {.name = "tokens_note", .doc = "Why steps have fewer tokens than vLLM gives them"}),
       field<&R::layout>({.name = "layout", .doc = "Its engines in one line"}),
       field<&R::source>({.name = "source", .doc = "Where its step times come from"}),
       field<&R::disaggregated>({.name = "disaggregated", .doc = "Prefill and decode in pools"}),

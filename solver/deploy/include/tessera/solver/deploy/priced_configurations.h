@@ -26,9 +26,11 @@ std::vector<std::shared_ptr<PricedConfiguration>> unlike_configurations(ServingS
 PricedPtr in_pool(const ServingSearch& search, const PricedConfiguration& configuration,
                   serving::Role role);
 
-/// The configuration with half and with twice the tokens of a step; empty where that is settled.
-std::vector<std::shared_ptr<PricedConfiguration>> with_other_limits(
-    const ServingSearch& search, const PricedConfiguration& configuration);
+/// The configuration with fewer tokens of a step; null where that is settled or they are few. Pools
+/// keep as many as people's servers have, since their decodes wait for no prompt.
+std::shared_ptr<PricedConfiguration> with_fewer_tokens(const ServingSearch& search,
+                                                       const PricedConfiguration& configuration,
+                                                       serving::Role role);
 
 /// Simulates one engine alone and sets the rate that it sustains; 0 where that misses
 /// `least_per_s`. Returns what limits it.

@@ -35,6 +35,8 @@ struct PricedConfiguration : Configuration {
 
   double rate_per_s = 0;  ///< of one engine, simulated; 0: not yet, or none
   std::shared_ptr<const serving::MaxRate> found;
+  /// With the tokens of a step that are usual, where it has fewer; 0: none.
+  std::optional<double> usual_rate_per_s;
 
   /// On all devices of its type.
   double total_per_s() const { return rate_per_s * static_cast<double>(capacity); }
@@ -85,8 +87,8 @@ struct RateQuery {
   std::optional<std::int64_t> max_runs = {};
 };
 
-/// Times a rate, what is worth a change or a run.
-inline constexpr double kBetterBy = 1.02;
+/// Times a rate, what is worth a change or a run, and what somebody would have to look after.
+inline constexpr double kBetterBy = 1.02, kWorthIt = 1.10;
 
 /// What all parts of a search share: the request, its traffic, prices, and what was refused.
 class ServingSearch {
