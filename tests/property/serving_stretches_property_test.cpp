@@ -141,6 +141,20 @@ std::string skipped_and_not(const Case& c) {
   return driven::difference(stretched, simulate(c.deployment, c.traffic, std::move(plain)));
 }
 
+/// Requests that come nearly at once to a scheduler that keeps decodes in lockstep: beside prompts,
+/// until blocks or budget are short or clients leave.
+Case crowded_case(std::uint64_t seed) {
+  Case c = random_case(seed);
+  for (Request& r : c.traffic.requests) r.arrival /= 20;
+  for (Replica& replica : c.deployment.replicas) {
+    replica.engine.scheduler = "vllm_v1";
+    replica.engine.enable_prefix_caching = false;
+    replica.engine.max_num_seqs = 64;
+    replica.kv_blocks *= seed % 2 == 0 ? 1 : 4;
+  }
+  return c;
+}
+
 RC_GTEST_PROP(StretchesProperty, AreWhatSingleStepsAre, ()) {
   const auto seed = *rc::gen::resize(1000, rc::gen::arbitrary<std::uint64_t>());
   RC_LOG() << "seed " << seed;
@@ -150,6 +164,12 @@ RC_GTEST_PROP(StretchesProperty, AreWhatSingleStepsAre, ()) {
 TEST(Stretches, AreWhatSingleStepsAreInManyRuns) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     ASSERT_EQ(skipped_and_not(random_case(seed)), "") << "seed " << seed;
+  }
+}
+
+TEST(Lockstep, IsWhatSingleStepsAre) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    ASSERT_EQ(skipped_and_not(crowded_case(seed)), "") << "seed " << seed;
   }
 }
 
