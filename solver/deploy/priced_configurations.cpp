@@ -26,6 +26,7 @@ using Priced = std::shared_ptr<PricedConfiguration>;
 // more, and tokens of a step, each time a quarter of what was tried before.
 constexpr std::int64_t kSeats[] = {256, 512, 1024};
 constexpr std::int64_t kFewSeats = 64;
+constexpr std::int64_t kServerTokens = 4352;  ///< of a cache, that one request takes at least
 constexpr std::int64_t kMostTokens = 8192, kLeastTokens = 256;
 constexpr std::int64_t kFewer = 4;
 
@@ -112,7 +113,11 @@ bool deploy_one(ServingSearch& search, const Priced& c, Refusal& why_not) {
   };
   if (c->one != nullptr ? holds(kFewSeats) : why_not.cause != Cause::memory) return true;
   set_limits(search, *c, kFewSeats, c->type->usual_tokens);
-  if (auto one = search.deploy({{c, 1}}, why_not)) c->one = std::move(one);
+  Refusal still;
+  auto one = search.deploy({{c, 1}}, still);
+  const bool serves =
+      one != nullptr && one->deployment.replicas.front().kv_tokens() >= kServerTokens;
+  if (serves || (one != nullptr && c->one != nullptr)) c->one = std::move(one);
   return false;
 }
 
