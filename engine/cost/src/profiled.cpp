@@ -170,6 +170,9 @@ class Profiled final : public ProfiledModel {
     if (price.seconds.provenance != Provenance::modelled) return price;
     const KernelRule* rule = expanding(query);
     if (rule == nullptr || query.m > rule->full_rate_rows) return price;
+    // The usual case, without pricing another product: less than the memory takes for 16 bits.
+    const double bytes = query.n * query.k * kFp16Bytes;
+    if (price.seconds.value <= bytes / profile_->device.memory_bytes_per_s) return price;
     const auto full = in_16_bits(query);
     if (full) price.seconds.value = std::min(price.seconds.value, full->price.seconds.value);
     return price;
