@@ -22,7 +22,19 @@ double rank_rate(const FoundDeployment& found) {
   return *found.found->fails_at_per_s * static_cast<double>(found.times);
 }
 
-/// Better first, by the objective; of equals what needs no second pool; then by the other measures,
+bool spans_types(const FoundDeployment& found) {
+  return std::any_of(found.parts.begin(), found.parts.end(), [](const DeploymentPart& part) {
+    return part.engine->type->types.size() > 1;
+  });
+}
+
+/// What nobody starts for a little more, and what no measured run vouches for: pools, with a link
+/// and a proxy, and pipelines over unlike devices.
+bool is_elaborate(const FoundDeployment& found) {
+  return is_disaggregated(found) || spans_types(found);
+}
+
+/// Better first, by the objective; of equals what is not elaborate; then by the other measures,
 /// so that the order is the same every time.
 struct Before {
   ServingGoal goal;
@@ -32,7 +44,7 @@ struct Before {
     double first = gpus;
     if (goal == ServingGoal::rate) first = rate;
     if (goal == ServingGoal::cost) first = found.usd_per_h().value_or(kUnpriced);
-    return {first, is_disaggregated(found) ? 1.0 : 0.0, gpus, rate};
+    return {first, is_elaborate(found) ? 1.0 : 0.0, gpus, rate};
   }
   bool operator()(const FoundDeployment& a, const FoundDeployment& b) const {
     const auto left = keys(a), right = keys(b);
@@ -60,16 +72,16 @@ std::optional<FoundDeployment> confirmed(ServingSearch& search,
   return FoundDeployment{{{part.engine, count}}, part.engine->found, count, Scope::one_engine};
 }
 
-/// The first that is not known well enough: the first of all, or behind pools the first that shares
-/// engines, so that it may be compared.
+/// The first that is not known well enough: the first of all, or behind an elaborate one the first
+/// that is not, so that it may be compared.
 std::vector<FoundDeployment>::iterator unsure(std::vector<FoundDeployment>& found) {
   if (found.front().scope != Scope::whole) return found.begin();
-  if (!is_disaggregated(found.front())) return found.end();
-  const auto shared = std::find_if_not(found.begin(), found.end(), is_disaggregated);
-  return shared != found.end() && shared->scope != Scope::whole ? shared : found.end();
+  if (!is_elaborate(found.front())) return found.end();
+  const auto plain = std::find_if_not(found.begin(), found.end(), is_elaborate);
+  return plain != found.end() && plain->scope != Scope::whole ? plain : found.end();
 }
 
-constexpr double kWorthPools = 1.30;  ///< times as good, what pools have to be
+constexpr double kWorthMore = 1.30;  ///< times as good, what elaborate deployments have to be
 
 /// How much there is to start and to look after, the first of these that differs first.
 struct Complexity {
@@ -102,28 +114,34 @@ double merit(ServingGoal goal, const FoundDeployment& found) {
   return 1 / static_cast<double>(found.gpus());
 }
 
-/// Of those that share engines the simplest within kWorthIt of the best of them, or pools where
-/// they are so much better than it. @param found not empty, in order
-std::vector<FoundDeployment>::iterator simplest(ServingGoal goal,
-                                                std::vector<FoundDeployment>& found) {
+/// The best of the elaborate or of the others; 0: none.
+double best_of(ServingGoal goal, const std::vector<FoundDeployment>& found, bool elaborate) {
   double best = 0;
   for (const FoundDeployment& each : found) {
-    if (!is_disaggregated(each)) best = std::max(best, merit(goal, each));
+    if (is_elaborate(each) == elaborate) best = std::max(best, merit(goal, each));
   }
+  return best;
+}
+
+/// The simplest within kWorthIt of the best of those that are not elaborate, or of those that are
+/// where they are so much better. @param found not empty, in order
+std::vector<FoundDeployment>::iterator simplest(ServingGoal goal,
+                                                std::vector<FoundDeployment>& found) {
+  const double plain = best_of(goal, found, false), elaborate = best_of(goal, found, true);
+  const bool is_worth_it = elaborate >= kWorthMore * plain;
+  const double best = is_worth_it ? elaborate : plain;
   auto chosen = found.end();
   for (auto at = found.begin(); at != found.end(); ++at) {
-    if (is_disaggregated(*at) || merit(goal, *at) * kWorthIt < best) continue;
+    if (is_elaborate(*at) != is_worth_it || merit(goal, *at) * kWorthIt < best) continue;
     if (chosen == found.end() || complexity_of(*at) < complexity_of(*chosen)) chosen = at;
   }
-  const bool pools_win =
-      is_disaggregated(found.front()) &&
-      (chosen == found.end() || merit(goal, found.front()) >= kWorthPools * merit(goal, *chosen));
-  return pools_win ? found.begin() : chosen;
+  return chosen;
 }
 
 /// Why the one is simpler than the other.
 const char* burden_of(const FoundDeployment& other, const FoundDeployment& chosen) {
   if (is_disaggregated(other)) return "a second pool, its link and a proxy";
+  if (spans_types(other)) return "a pipeline over unlike devices";
   const Complexity more = complexity_of(other), less = complexity_of(chosen);
   if (more.kinds != less.kinds) return "another kind of engine";
   if (more.types != less.types) return "another type of device";

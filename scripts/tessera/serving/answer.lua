@@ -108,7 +108,11 @@ end
 
 local function limit_words(row)
   if row.limited_by == "" then return nil end
-  return ("above %s: %s"):format(rate_words(row), row.limited_by)
+  local words = ("above %s: %s"):format(rate_words(row), row.limited_by)
+  if row.bitwidth > 4 and row.limited_by:find "wait for KV blocks" then
+    words = words .. "; fewer bits leave the KV cache more memory (--bitwidths 4)"
+  end
+  return words
 end
 
 -- The first row, and why.

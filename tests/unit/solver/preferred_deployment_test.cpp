@@ -34,11 +34,18 @@ ServingRequest request_of(const std::string& model, const std::string& cluster) 
   return request;
 }
 
-const char* const kClusters[] = {"2xA100-80G", "4xL4", "1xA100-40G+2xT4-16G", "2xL4+1xA100-80G",
-                                 "3xRTX-3090"};
+const char* const kClusters[] = {"2xA100-80G",      "4xL4",       "1xA100-40G+2xT4-16G",
+                                 "2xL4+1xA100-80G", "3xRTX-3090", "2xA100-40G+4xT4-16G"};
 
-// Nothing that shares engines is listed behind the first with more than a tenth more, and pools
-// behind it have less than 30 % more.
+// "A100-40G+T4-16G" is a pipeline over both.
+bool is_elaborate(const ServingRow& row) {
+  return row.disaggregated || std::any_of(row.parts.begin(), row.parts.end(), [](const auto& part) {
+           return part.device.find('+') != std::string::npos;
+         });
+}
+
+// Nothing plain is listed behind the first with more than a tenth more, and pools and pipelines
+// over unlike devices behind it have less than 30 % more.
 TEST(PreferredDeployment, GivesUpATenthAtMost) {
   for (const char* cluster : kClusters) {
     const ServingPlans plans = plan_serving(request_of("llama-3.1-8b", cluster), folders());
@@ -47,15 +54,18 @@ TEST(PreferredDeployment, GivesUpATenthAtMost) {
     EXPECT_EQ(first.scope, Scope::whole) << cluster;
     double best = first.rate_per_s;
     for (const ServingRow& row : plans.rows) {
-      const double allowed = !row.disaggregated ? 1.10 : 1.30;
-      if (!first.disaggregated) {
+      const double allowed = is_elaborate(row) ? 1.30 : 1.10;
+      if (!is_elaborate(first)) {
         EXPECT_LE(row.rate_per_s, allowed * 1.0001 * first.rate_per_s)
             << cluster << ": " << row.layout << " behind " << first.layout;
       }
       best = std::max(best, row.rate_per_s);
     }
-    EXPECT_EQ(plans.preference.empty(), best <= first.rate_per_s * 1.0001)
-        << cluster << ": " << plans.preference;
+    if (best > first.rate_per_s * (1 + kKnownTo)) {
+      EXPECT_FALSE(plans.preference.empty()) << cluster;
+    } else if (best <= first.rate_per_s * 1.0001) {
+      EXPECT_EQ(plans.preference, "") << cluster;
+    }
   }
 }
 
