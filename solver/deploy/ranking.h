@@ -16,8 +16,8 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
 /// Puts the simplest in front of those that are about as good as the best: what gains less than
 /// 10 % is not worth another kind of engine, another type of device, more devices, wider groups or
 /// fewer bits, and pools of prefill and decode engines, with their link and their proxy, or
-/// pipelines over unlike devices are worth it from 30 % on. What it puts in front was simulated whole. Says what is given up; empty: the
-/// first stays.
+/// pipelines over unlike devices are worth it from 30 % on. What it puts in front was simulated
+/// whole. Says what is given up; empty: the first stays.
 std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
                           std::vector<FoundDeployment>& found);
 

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "small_instance.h"
 #include "tessera/core/error.h"
 #include "tessera/solver/ilp/ilp_planner.h"
