@@ -3,7 +3,7 @@
 --
 --   tessera run experiments/recommended/streams.lua
 --
--- Requests of 1000 prompt and 200 output tokens; 99 of 100 wait at most 2 s for the first and 0.1 s for each token after.
+-- Requests of 1000 prompt and 200 output tokens; 99 of 100 wait at most 2 s for the first token, 0.1 s for each after.
 -- What an expert would say to each: README.md beside this file.
 local ts = require "tessera"
 local core = require "tessera.core"
