@@ -114,5 +114,18 @@ TEST(PreferredDeployment, KeepsTheQualityUnlessNothingFits) {
   EXPECT_NE(none.why_none.find("\n  memory: "), std::string::npos) << none.why_none;
 }
 
+// At 8 bits one A100 holds the model and 4,195 tokens.
+TEST(PreferredDeployment, TakesThePromptsThatPeopleSend) {
+  ServingRequest request = request_of("llama-3.3-70b", "1xA100-80G");
+  request.bitwidths = {8};
+  const ServingPlans none = plan_serving(request, folders());
+  EXPECT_TRUE(none.rows.empty());
+  EXPECT_NE(none.why_none.find("prompts of 4,000"), std::string::npos) << none.why_none;
+  request.bitwidths = {4, 8};
+  const ServingPlans plans = plan_serving(request, folders());
+  ASSERT_FALSE(plans.rows.empty()) << plans.why_none;
+  EXPECT_EQ(plans.rows.front().bitwidth, 4);
+}
+
 }  // namespace
 }  // namespace tessera::solver::preferred_deployment_test
