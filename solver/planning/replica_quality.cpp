@@ -53,7 +53,6 @@ class QualityOfReplicas {
       limit = (worth_beating() - *seconds) / theta_;
       if (limit <= 0) break;
     }
-    if (!best_ && !stopped_by_) return none_below(cutoff_);
     return finish(stopped_by_ ? bound : worth_beating());
   }
 
@@ -130,6 +129,7 @@ class QualityOfReplicas {
   }
 
   PlanOutcome finish(double bound) {
+    if (!best_) return why_none();
     PlanSummary& plan = summary_of(*best_);
     SearchFacts facts{proven_, std::nullopt, clock_.elapsed_s(), {}, stopped_by_};
     if (bound > -kInfinity)
@@ -138,6 +138,13 @@ class QualityOfReplicas {
     std::erase_if(plan.notes, is_of_search);
     plan.notes.push_back(note_);
     return std::move(*best_);
+  }
+
+  /// Of a cutoff that no plan was found below.
+  NoPlan why_none() const {
+    if (!stopped_by_) return none_below(cutoff_);
+    return {std::string(name_of(*stopped_by_)),
+            "no plan below the cutoff was found before the search was stopped", "", std::nullopt};
   }
 
   const OpenProblem& problem_;

@@ -149,8 +149,8 @@ class AllSplits {
         splits_(counts_of(alike_), whole.first.problem().may_leave_out()),
         bound_(whole, alike_),
         cutoff_(options.cutoff.value_or(kInfinity)),
-        most_(splits_.parts().size(), several ? batch_ - 1 : batch_),
-        several_(several) {}
+        most_of_one_(several ? batch_ - 1 : batch_),
+        most_(splits_.parts().size(), most_of_one_) {}
 
   Found run() {
     if (cutoff_ == kInfinity) try_best_of_bounds();
@@ -174,7 +174,8 @@ class AllSplits {
     found_.notes.push_back(fmt::format(
         "replicas: best of any number; {} ways of splitting the cluster planned, the others {}",
         tried_, plans_.proven() ? "are proven to be no better" : "may be better"));
-    if (!found_.best && !several_) plans_.plan(whole(), batch_, cutoff_);  // which says why not
+    if (!found_.best && most_of_one_ == batch_)
+      plans_.plan(whole(), batch_, cutoff_);  // which says why not
     if (found_.best && found_.best->split.size() == 1) stand_on_whole();
     return std::move(found_);
   }
@@ -215,7 +216,7 @@ class AllSplits {
     const auto at = [&](double cutoff) {
       most.clear();
       for (const Counts& part : splits_.parts()) {
-        most.push_back(bound_.most_served(part, several_ ? batch_ - 1 : batch_, cutoff));
+        most.push_back(bound_.most_served(part, most_of_one_, cutoff));
       }
       return served_by(most);
     };
@@ -266,8 +267,8 @@ class AllSplits {
   const BestSplit splits_;
   const PartBound bound_;
   double cutoff_;
+  const std::int64_t most_of_one_;  ///< requests that one part may have
   std::vector<std::int64_t> most_;  ///< [part] requests that it serves below the cutoff at most
-  const bool several_;
   std::size_t tried_ = 0;
   Found found_;
 };
