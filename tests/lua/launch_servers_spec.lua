@@ -8,6 +8,7 @@ local hub = require "tessera.launch.hub"
 local checkpoint = require "tessera.launch.checkpoint"
 local limits = require "tessera.launch.limits"
 local measured = require "lib.measured"
+local solver = require "tessera.solver"
 local support = require "support"
 local ts = require "tessera"
 local versions = require "tessera.launch.vllm_versions"
@@ -160,7 +161,7 @@ describe("the share of the KV cache that one request may need", function()
     local checked = 0
     for row in csv.rows(path) do
       if row.engine == "v1" and models[row.model] and devices[row.gpu] then
-        local most = predicted(row) * limits.kv_share(core.model(models[row.model]))
+        local most = predicted(row) * solver.server_request(core.model(models[row.model])).cache_share
         assert.is_true(most <= tonumber(row.kv_tokens), ("%s: %d of %s"):format(row.id, most, row.kv_tokens))
         checked = checked + 1
       end
@@ -184,7 +185,7 @@ describe("servers of recommended launches", function()
     for _, engine in ipairs(launched.engines) do
       local function number(flag) return tonumber(engine.options[flag]) end
       local context = number "--max-model-len"
-      if context < math.min(limits.common_request_tokens, plan:problem().model.max_context_tokens) then
+      if context < limits.common_tokens(plan:problem().model) then
         assert.matches("longer requests are refused", readme, name)
       end
       assert.is_true(context <= hub.context_tokens(plan:problem().model), name)

@@ -101,7 +101,7 @@ local models = {
     { "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "bitsandbytes", 4 },
     { "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "gguf" }, { "llama3.1:8b", "gguf q4_k_m", 4 },
     { "llama3.1:8b-instruct-q8_0", "gguf q8_0", 8 }, { "llama3.1:8b-instruct-fp16", "fp16", 16 },
-    { "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", nil, 4 }, { "llama3.1" },
+    { "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", "mlx", 4 }, { "llama3.1" },
     { "deepseek-ai/DeepSeek-R1-Distill-Llama-8B" }, { "NousResearch/Hermes-3-Llama-3.1-8B" },
     { "some/Finetune-of-Llama-3_1-8B-v2-AWQ", "awq", 4 } },
   ["llama-3.1-70b"] = { { "llama3.1:70b-instruct-q4_K_M", "gguf q4_k_m", 4 },

@@ -43,7 +43,9 @@ function M.is(value, kind) return type(value) == "userdata" and getmetatable(val
 --- The argument, which must be a plan or a problem of the engine.
 function M.object(value, kind, path)
   if not M.is(value, kind) then
-    core.raise("invalid_argument", ("%s: a %s belongs here, not a %s"):format(path, kind, type(value)), path)
+    local other = getmetatable(value)
+    core.raise("invalid_argument", ("%s: a %s belongs here, not a %s"):format(path, kind,
+      type(value) == "userdata" and type(other) == "string" and other or type(value)), path)
   end
   return value
 end

@@ -7,6 +7,7 @@ local options = require "tessera.options"
 local rows = require "tessera.desk.rows"
 local comparing = require "tessera.desk.experiment.comparing"
 local grid = require "tessera.desk.experiment.grid"
+local trace = require "tessera.desk.experiment.trace"
 local verdict = require "tessera.desk.experiment.verdict"
 
 local M = {}
@@ -434,17 +435,28 @@ function M.check(experiment, all_rows, quick)
   })
   local ok, err = host.without_exit(xpcall, experiment.check, function(problem)
     if host.interrupted() then return problem end
-    local trace = debug.traceback("", 2):gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
-    return { text = core.error_text(problem), trace = trace }
+    return { text = core.error_text(problem), trace = trace() }
   end, t)
   if not ok then
     if not err.text then error(err, 0) end
     self.list[#self.list + 1] = {
-      text = "check raised an error", status = "fail", numbers = err.text, lines = { err.trace }, checked = 0,
-      skipped = 0, failed = 1,
+      text = "check raised an error", status = "fail", numbers = err.text,
+      lines = err.trace ~= "" and { err.trace } or {}, checked = 0, skipped = 0, failed = 1, raised = true,
     }
   end
   return self.list
+end
+
+-- What no row could mend.
+local mistakes = { "no such claim", "unknown option", "no key '" }
+
+--- Refuses a `check` that asks for claims, options or keys that there are none of, before anything has run.
+function M.refuse_mistakes(experiment, quick)
+  for _, result in ipairs(M.check(experiment, {}, quick)) do
+    for _, mistake in ipairs(result.raised and mistakes or {}) do
+      if result.numbers:find(mistake, 1, true) then fail("check", result.numbers) end
+    end
+  end
 end
 
 return M

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local trace = require "tessera.desk.experiment.trace"
 local store = require "tessera.store"
 local assumptions = require "tessera.desk.experiment.assumptions"
 
@@ -30,10 +31,8 @@ end
 
 local function handler(err)
   local message = core.error_text(err)
-  local text = debug.traceback("", 2):gsub("^\n", "")
-  text = text:gsub("\n%s*%[C%]: in function 'xpcall'.*", "")
   local memory = type(err) == "table" and rawget(err, "code") == "out_of_memory"
-  return { message = message, traceback = text, memory = memory }
+  return { message = message, traceback = trace(), memory = memory }
 end
 
 local function too_long(bytes)

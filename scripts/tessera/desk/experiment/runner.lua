@@ -228,6 +228,7 @@ local function conclude(experiment, file, run, items, options, database)
 end
 
 local function sweep_items(experiment, options, files, items, shard, database, brief)
+  if experiment.check then claims.refuse_mistakes(experiment, options.quick) end
   local file = store.open(database)
   local spec = runs.spec(experiment, files, options, shard)
   local run = runs.choose(file, experiment, spec, options)

@@ -8,7 +8,7 @@ local verdict = require "tessera.desk.experiment.verdict"
 
 local M = {}
 
-local max_rows, max_failures = 60, 5
+local max_rows, max_failures, max_lines = 60, 5, 8
 
 -- The table as a sheet (see tessera.desk.sheet): what is declared, the published numbers beside ours.
 local function sheet_of(experiment, list)
@@ -27,7 +27,21 @@ function M.rows(experiment, list, write)
   end
 end
 
---- The first failures with the way to them.
+-- Failed rows by what went wrong, in order: { rows of one cause }.
+local function causes_of(failed)
+  local list, of = {}, {}
+  for _, row in ipairs(failed) do
+    local cause = row.status .. "\n" .. row.error .. "\n" .. (row.meta and row.meta.traceback or "")
+    if not of[cause] then
+      of[cause] = {}
+      list[#list + 1] = of[cause]
+    end
+    table.insert(of[cause], row)
+  end
+  return list
+end
+
+--- The first causes of failures, each with its first point and the way to it.
 function M.failures(experiment, list, database, write)
   local failed = {}
   for _, row in ipairs(list) do
@@ -35,11 +49,13 @@ function M.failures(experiment, list, database, write)
   end
   if #failed == 0 then return 0 end
   write(("\n%d of %d points failed:\n"):format(#failed, #list))
-  for i = 1, math.min(#failed, max_failures) do
-    local row = failed[i]
-    write(("  %s: %s: %s\n"):format(row.status, grid.text(row.point, experiment.keys), row.error))
-    local traceback = row.meta and row.meta.traceback
-    if traceback then write("    " .. traceback:gsub("\n", "\n    ") .. "\n") end
+  local causes = causes_of(failed)
+  for i = 1, math.min(#causes, max_failures) do
+    local row, more = causes[i][1], #causes[i] - 1
+    write(("  %s: %s%s: %s\n"):format(row.status, grid.text(row.point, experiment.keys),
+      more == 0 and "" or (" and %d more"):format(more), row.error))
+    local traceback = row.meta and row.meta.traceback or ""
+    if traceback ~= "" then write("    " .. traceback:gsub("\n", "\n    ") .. "\n") end
   end
   write(("  all of them: tessera results %s --results %s --failed; once more: --retry-failed\n"):format(
     experiment.name, database))
@@ -71,7 +87,10 @@ function M.claims(list, write)
         .. (claim.checked > 0 and not claim.numbers and ("; holds for the %d checked"):format(claim.checked) or "")
     end
     write(text .. "\n")
-    for _, line in ipairs(claim.lines) do write("           " .. line:gsub("\n", "\n           ") .. "\n") end
+    for i = 1, math.min(#claim.lines, max_lines) do
+      write("           " .. claim.lines[i]:gsub("\n", "\n           ") .. "\n")
+    end
+    if #claim.lines > max_lines then write(("           ... and %d more\n"):format(#claim.lines - max_lines)) end
     local why = verdict.why { status = claim.status, note = claim.note, not_reproduced = claim.not_reproduced,
       here = claim.here ~= nil and verdict.text(claim.here) or nil }
     if why then write("           " .. why .. "\n") end
