@@ -1,5 +1,6 @@
 // A run is the same to the tick whether steps are taken one by one or decode steps of the same
-// requests as stretches: with pools, sessions, closed loops, cancels, every scheduler and router.
+// requests as stretches: with pools, sessions, closed loops, cancels, every scheduler and router,
+// engines that take turns on devices, and that come and go.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -155,6 +156,33 @@ Case crowded_case(std::uint64_t seed) {
   return c;
 }
 
+/// Engines come and go, and some share a device. Of those that take prompts, and of those that go
+/// on with them, one stays once it has come.
+Case restless_case(std::uint64_t seed) {
+  Case c = random_case(seed);
+  Rng rng(seed);
+  const bool shared = rng.uniform() < 0.6;
+  std::vector<Replica>& replicas = c.deployment.replicas;
+  const std::size_t staying = replicas.front().role == Role::mixed ? 1 : 2;
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    Replica& replica = replicas[i];
+    if (shared && rng.uniform() < 0.7) replica.devices = {{one_of(rng, {0, 0, 1})}};
+    if (shared && rng.uniform() < 0.2) replica.devices = {{0, 1}};
+    if (rng.uniform() < 0.4) replica.from_s = one_of(rng, {0.01, 0.05, 0.5, 2.0});
+    const double stays_s = one_of(rng, {0.01, 0.1, 0.7, 3.0});
+    const bool goes = rng.uniform() < 0.8;
+    replica.drops = rng.uniform() < 0.6;
+    if (i >= staying && goes) replica.until_s = replica.from_s + stays_s;
+  }
+  if (staying == 2) {  // the one that reads prompts may go where others do
+    replicas.push_back(replicas.front());
+    replicas.back().until_s = replicas.back().from_s + one_of(rng, {0.05, 0.3, 1.0});
+    replicas.push_back(replicas[1]);
+    replicas.back().until_s = replicas.back().from_s + one_of(rng, {0.05, 0.3, 1.0});
+  }
+  return c;
+}
+
 RC_GTEST_PROP(StretchesProperty, AreWhatSingleStepsAre, ()) {
   const auto seed = *rc::gen::resize(1000, rc::gen::arbitrary<std::uint64_t>());
   RC_LOG() << "seed " << seed;
@@ -171,6 +199,40 @@ TEST(Lockstep, IsWhatSingleStepsAre) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     ASSERT_EQ(skipped_and_not(crowded_case(seed)), "") << "seed " << seed;
   }
+}
+
+TEST(EnginesThatComeAndGo, AreWhatTheyAreInSingleSteps) {
+  for (std::uint64_t seed = 0; seed < 1200; ++seed) {
+    ASSERT_EQ(skipped_and_not(restless_case(seed)), "") << "seed " << seed;
+  }
+}
+
+// Where a request was when its engine went: all of it is generated, once.
+TEST(EnginesThatComeAndGo, LoseNoRequest) {
+  std::int64_t handed_over = 0, read_again = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const Case c = restless_case(seed);
+    const Log log = simulate(c.deployment, c.traffic);
+    ASSERT_EQ(log.cut_off, "") << "seed " << seed;
+    std::int64_t prompts = 0, read = 0;
+    for (std::size_t i = 0; i < log.requests.size(); ++i) {
+      const RequestRecord& record = log.requests[i];
+      ASSERT_NE(record.outcome, Outcome::unfinished) << "seed " << seed;
+      ASSERT_NE(record.outcome, Outcome::rejected) << "seed " << seed;
+      handed_over += record.transferred > 0 ? 1 : 0;
+      if (record.outcome == Outcome::cancelled) continue;
+      ASSERT_EQ(record.output_tokens, c.traffic.requests[i].output_tokens) << "seed " << seed;
+      const Replica& last = c.deployment.replicas[static_cast<std::size_t>(record.replica)];
+      ASSERT_FALSE(last.drops && last.until_s && record.last_token > to_ticks(*last.until_s, ""))
+          << "seed " << seed;
+      ASSERT_GE(record.first_scheduled, record.arrival) << "seed " << seed;
+    }
+    for (const ReplicaRecord& replica : log.replicas) read += replica.prompt_tokens;
+    for (const Request& r : c.traffic.requests) prompts += r.prompt_tokens;
+    read_again += read > prompts ? 1 : 0;
+  }
+  EXPECT_GT(handed_over, 1000);
+  EXPECT_GT(read_again, 100);
 }
 
 // Whoever leaves, wherever a request is: the others end, and nothing of it stays behind.

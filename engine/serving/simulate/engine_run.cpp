@@ -88,7 +88,9 @@ Sequence EngineRun::sequence_of(std::int64_t request) const {
   s.slo_class = r.slo_class;
   s.prompt_tokens = r.prompt_tokens;
   s.known = s.prompt_tokens + log_.requests[static_cast<std::size_t>(request)].output_tokens;
-  s.max_tokens = prefill_only_ ? 1 : r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
+  s.max_tokens = prefill_only_      ? s.known - s.prompt_tokens + 1
+                 : r.max_tokens > 0 ? r.max_tokens
+                                    : r.output_tokens;
   s.content.prefix_group = r.prefix_group;
   s.content.prefix_tokens = r.prefix_group >= 0 ? r.prefix_tokens : 0;
   s.content.stream = r.stream;
@@ -98,10 +100,11 @@ Sequence EngineRun::sequence_of(std::int64_t request) const {
   return s;
 }
 
-// The model's context ends a request too.
+// The model's context ends a request too. An engine that only reads prompts brings one token more
+// than there are, also of what somebody gave back.
 std::int64_t EngineRun::find_output(std::int64_t request) const {
   const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
-  if (prefill_only_) return 1;
+  if (prefill_only_) return log_.requests[static_cast<std::size_t>(request)].output_tokens + 1;
   std::int64_t most = r.output_tokens;
   if (r.max_tokens > 0) most = std::min(most, r.max_tokens);
   const std::int64_t len = replica_.engine.max_model_len;
@@ -114,7 +117,7 @@ bool EngineRun::submit(std::int64_t request, Ticks now) {
 
 Sequence EngineRun::loading_sequence(std::int64_t request) const {
   Sequence s = sequence_of(request);
-  s.computed = s.prompt_tokens;
+  s.computed = s.known - 1;
   return s;
 }
 
@@ -182,12 +185,6 @@ void EngineRun::renew(Flight& flight) {
   new_ends_.push_back({flight.times.end, flight.version});
 }
 
-std::vector<std::int64_t> EngineRun::withdraw_all(Ticks now) {
-  std::vector<std::int64_t> all = core_.requests();
-  for (const std::int64_t request : all) core_.withdraw(request, now);
-  return all;
-}
-
 Ticks EngineRun::stage_free(std::size_t stage) const {
   Ticks free = 0;
   for (const Ticks* clock : clocks_[stage]) free = std::max(free, *clock);
@@ -240,7 +237,8 @@ inline Generated EngineRun::generate(const BatchItem& item) {
   g.ended = g.tokens >= left;
   if (g.ended && prefill_only_) {
     const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
-    g.hold = r.output_tokens > 1 && r.max_tokens != 1;
+    const std::int64_t most = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
+    g.hold = p.output_tokens + 1 < std::min(most, r.output_tokens);
   }
   return g;
 }

@@ -39,8 +39,9 @@ class EngineRun {
   void finish_loading(std::int64_t request) { core_.finish_loading(request); }
   /// Of a replica that was brought up to now.
   bool cancel(std::int64_t request, Ticks now) { return core_.cancel(request, now); }
-  /// Gives up all that it has. @return them
-  std::vector<std::int64_t> withdraw_all(Ticks now);
+  /// All that it has, by number; and one of them given up, to go on elsewhere.
+  std::vector<std::int64_t> requests() const { return core_.requests(); }
+  void withdraw(std::int64_t request, Ticks now) { core_.withdraw(request, now); }
   void let_go(std::int64_t request, Ticks now) { core_.let_go(request, now); }
 
   /// Decides a step and sends it on its way, if there is one; `retry` is when to ask again although

@@ -9,20 +9,27 @@ namespace tessera::serving {
 Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
   const KvTransfer& transfer = deployment_.transfer;
   const Request& r = traffic_.requests[static_cast<std::size_t>(handover.request)];
+  const RequestRecord& record = log_.requests[static_cast<std::size_t>(handover.request)];
   double seconds = transfer.latency_s;
   if (transfer.bytes_per_s > 0) {
     seconds += deployment_.replicas[handover.source].kv_bytes_per_token *
-               static_cast<double>(r.prompt_tokens) / transfer.bytes_per_s;
+               static_cast<double>(r.prompt_tokens + record.output_tokens - 1) /
+               transfer.bytes_per_s;
   }
   const Ticks whole = to_ticks(seconds, "deployment.transfer");
   const Ticks free = sender_free_[handover.source];
   if (!transfer.per_layer) return std::max(now, free) + whole;
   // The first layer goes when it is computed; the last one's keys and values are there at the end.
-  const RequestRecord& record = log_.requests[static_cast<std::size_t>(handover.request)];
   const Ticks layers = std::max<std::int64_t>(1, transfer.num_layers);
-  const Ticks computed = record.first_token - record.first_scheduled;
-  const Ticks first = record.first_scheduled + computed / layers;
+  const Ticks first = handover.started + (handover.ready - handover.started) / layers;
   return std::max(std::max(first, free) + whole, now + whole / layers);
+}
+
+void Simulation::hand_over(Handover handover, Ticks now) {
+  handover.target =
+      decode_.empty() ? engines_.size() : choose(*decode_router_, decode_, handover.request, now);
+  handovers_[handover.target].push_back(handover);
+  if (!decode_.empty()) try_handovers(handover.target, now);
 }
 
 void Simulation::try_handovers(std::size_t target, Ticks now) {
@@ -34,8 +41,7 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
     const std::string never = engines_[target]->scheduler().why_never(r.prompt_tokens, max_tokens);
     if (!never.empty()) {
       log_.requests[static_cast<std::size_t>(first.request)].outcome = Outcome::rejected;
-      engines_[first.source]->let_go(first.request, now);
-      came(first.source, now);
+      release(first, now);
       ++num_ended_;
       const std::int64_t request = first.request;
       waiting.pop_front();
@@ -45,22 +51,29 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
     if (!engines_[target]->may_load(first.request)) return;
     if (settle(target, now)) continue;  // which tries them too
     if (!engines_[target]->begin_loading(first.request, now)) return;
-    const Ticks end = transfer_end(first, now);
-    sender_free_[first.source] = end;
-    push({end, Kind::transfer_end, first.request, 0});
+    first.end = transfer_end(first, now);
+    sender_free_[first.source] = first.end;
+    push({first.end, Kind::transfer_end, first.request, 0});
     under_way_.emplace(first.request, first);
     replica_of_[static_cast<std::size_t>(first.request)] = static_cast<std::int32_t>(target);
     waiting.pop_front();
   }
 }
 
+// Its sender keeps nothing of it.
+void Simulation::release(const Handover& handover, Ticks now) {
+  engines_[handover.source]->let_go(handover.request, now);
+  came(handover.source, now);
+  if (router_->is_shared_queue()) drain_shared_queue(now);
+}
+
 void Simulation::end_transfer(std::int64_t request, Ticks now) {
   const auto it = under_way_.find(request);
+  if (it == under_way_.end() || it->second.end != now) return;  // an end of it has gone meanwhile
   const Handover handover = it->second;
-  under_way_.erase(it);
   log_.requests[static_cast<std::size_t>(request)].transferred = now - handover.ready;
-  engines_[handover.source]->let_go(request, now);
-  came(handover.source, now);
+  under_way_.erase(it);
+  release(handover, now);
   if (handover.cancelled) {
     settle(handover.target, now);
     engines_[handover.target]->cancel(request, now);
@@ -69,21 +82,20 @@ void Simulation::end_transfer(std::int64_t request, Ticks now) {
     engines_[handover.target]->finish_loading(request);
   }
   came(handover.target, now);
-  if (router_->is_shared_queue()) drain_shared_queue(now);
 }
 
 // One that is read, and waits for blocks of a decode replica.
-bool Simulation::cancel_handover(std::int64_t request, std::size_t source, Ticks now) {
+bool Simulation::cancel_handover(std::int64_t request, Ticks now) {
   for (std::deque<Handover>& waiting : handovers_) {
     const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const Handover& handover) {
       return handover.request == request;
     });
     if (it == waiting.end()) continue;
-    const std::size_t target = it->target;
+    const Handover handover = *it;
     waiting.erase(it);
-    engines_[source]->let_go(request, now);
-    try_handovers(target, now);  // the next one may be smaller
-    came(source, now);
+    release(handover, now);
+    // The next one may be smaller.
+    if (handover.target < engines_.size()) try_handovers(handover.target, now);
     return true;
   }
   return false;

@@ -21,16 +21,18 @@ std::set<std::int32_t> devices_of(const Replica& replica) {
   return all;
 }
 
+bool has_role(const Deployment& deployment, Role role) {
+  return std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
+                     [&](const Replica& r) { return r.role == role; });
+}
+
 /// A sum of times; kNever where it does not fit.
 Ticks sum_of(Ticks a, Ticks b) { return a > kNever - b ? kNever : a + b; }
 
 }  // namespace
 
 void check_roles(const Deployment& deployment, const std::string& path) {
-  const auto has = [&](Role role) {
-    return std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
-                       [&](const Replica& r) { return r.role == role; });
-  };
+  const auto has = [&](Role role) { return has_role(deployment, role); };
   if (!has(Role::mixed) && !has(Role::prefill)) {
     refuse(path, "no engine takes prompts; give pools of roles prefill and decode, or mixed");
   }
@@ -46,9 +48,6 @@ void check_roles(const Deployment& deployment, const std::string& path) {
       refuse(path, "{} has {} stages, and devices of {}", r.name, r.cost->num_stages(),
              r.devices.size());
     }
-    if (r.role == Role::mixed || (r.from_s == 0 && !r.until_s)) continue;
-    refuse(path, "{} is of a pool of role {} and comes or goes; only mixed engines do", r.name,
-           name_of(r.role));
   }
 }
 
@@ -62,7 +61,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   check_roles(deployment, "deployment");
   add_engines();
   router_ = deployment.make_router(deployment.router);
-  if (!decode_.empty()) {
+  if (has_role(deployment, Role::decode)) {
     // Decode engines have no queue in front and no prefixes to look for.
     RouterOptions decode_options = deployment.router;
     const bool other = router_->is_shared_queue() || router_->looks_for_prefixes();
@@ -70,7 +69,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
     decode_router_ = other ? make_router(decode_options) : deployment.make_router(decode_options);
   }
   start_at_.resize(engines_.size(), kNever);
-  handovers_.resize(engines_.size());
+  handovers_.resize(engines_.size() + 1);
   sender_free_.resize(engines_.size(), 0);
   // Half as many samples while requests come as there may be; where that is not known, doubling.
   if (!traffic.requests.empty()) {
@@ -94,33 +93,17 @@ void Simulation::add_engines() {
                                     [&](std::int32_t device) { return num_users[device] > 1; });
     engines_.push_back(std::make_unique<EngineRun>(
         replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, shared));
-    if (replica.role == Role::decode) decode_.push_back(i);
     const auto plan = [&](Kind kind, double at_s, const char* field) {
       const Ticks at = to_ticks(at_s, field);
       if (at <= horizon_) push({at, kind, static_cast<std::int64_t>(i), 0});
     };
     if (replica.from_s > 0) {
       plan(Kind::come, replica.from_s, "from_s");
-    } else if (replica.role != Role::decode) {
-      entry_.push_back(i);
+    } else {
+      (replica.role == Role::decode ? decode_ : entry_).push_back(i);
     }
     if (replica.until_s) plan(Kind::go, *replica.until_s, "until_s");
   }
-}
-
-void Simulation::come(std::size_t replica, Ticks now) {
-  entry_.insert(std::upper_bound(entry_.begin(), entry_.end(), replica), replica);
-  entry_signals_ = {};
-  for (const std::int64_t request : std::exchange(shared_queue_, {})) route(request, now);
-}
-
-// Steps under way end; those of requests that it gives up bring nothing.
-void Simulation::go(std::size_t replica, Ticks now) {
-  std::erase(entry_, replica);
-  entry_signals_ = {};
-  if (!deployment_.replicas[replica].drops) return;
-  settle(replica, now);
-  for (const std::int64_t request : engines_[replica]->withdraw_all(now)) route(request, now);
 }
 
 void Simulation::send_first() {
@@ -322,10 +305,10 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
 void Simulation::has_ended(const Ended& ended, std::size_t replica, Ticks now) {
   RequestRecord& record = log_.requests[static_cast<std::size_t>(ended.request)];
   if (ended.hold) {
-    const std::size_t target = choose(*decode_router_, decode_, ended.request, now);
+    const Ticks started =
+        record.decode_started > 0 ? record.decode_started : record.first_scheduled;
     record.decode_started = kNever;
-    handovers_[target].push_back({ended.request, replica, target, now});
-    return try_handovers(target, now);
+    return hand_over({ended.request, replica, 0, started, now}, now);
   }
   record.outcome = Outcome::finished;
   ++num_ended_;
@@ -364,7 +347,7 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
     shared_queue_.erase(waiting);
   } else if (transfer != under_way_.end()) {
     transfer->second.cancelled = true;
-  } else if (!cancel_handover(request, replica, now)) {
+  } else if (!cancel_handover(request, now)) {
     settle(replica, now);
     engines_[replica]->cancel(request, now);
     try_handovers(replica, now);
@@ -420,6 +403,12 @@ void Simulation::give_up(const EngineRun& engine) {
 void Simulation::explain_stall() {
   const auto count = static_cast<std::int64_t>(traffic_.requests.size());
   if (num_ended_ >= count || stopped_ || !log_.cut_off.empty()) return;
+  if (!handovers_.back().empty()) {
+    log_.stuck = true;
+    log_.cut_off = fmt::format("{} requests that were read wait for a decode engine to come",
+                               handovers_.back().size());
+    return;
+  }
   for (const auto& engine : engines_) {
     if (!engine->core().is_stalled()) continue;
     log_.stuck = true;

@@ -31,13 +31,16 @@ class Simulation {
   struct Handover {
     std::int64_t request = 0;
     std::size_t source = 0, target = 0;
-    Ticks ready = 0;
-    bool cancelled = false;  ///< on the way
+    Ticks started = 0, ready = 0;  ///< when it began to be read, and was
+    Ticks end = kNever;            ///< of the transfer, once it is on the way
+    bool cancelled = false;        ///< on the way
   };
 
   void add_engines();
   void come(std::size_t replica, Ticks now);
   void go(std::size_t replica, Ticks now);
+  void hand_over_elsewhere(std::size_t target, Ticks now);
+  std::vector<std::int64_t> break_handovers(std::size_t replica, Ticks now);
   void send_first();
   void arrive(std::int64_t request, Ticks now);
   void route(std::int64_t request, Ticks now);
@@ -52,12 +55,14 @@ class Simulation {
   void end_step(std::size_t replica, Ticks now);
   void has_ended(const Ended& ended, std::size_t replica, Ticks now);
   void cancel(std::int64_t request, Ticks now);
-  bool cancel_handover(std::int64_t request, std::size_t source, Ticks now);
+  bool cancel_handover(std::int64_t request, Ticks now);
   void request_over(std::int64_t request, Ticks now);
   void drain_shared_queue(Ticks now);
   void try_handovers(std::size_t target, Ticks now);
   void end_transfer(std::int64_t request, Ticks now);
+  void hand_over(Handover handover, Ticks now);
   Ticks transfer_end(const Handover& handover, Ticks now) const;
+  void release(const Handover& handover, Ticks now);
   std::size_t choose(Router& router, const std::vector<std::size_t>& candidates,
                      std::int64_t request, Ticks now);
   const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,
@@ -80,7 +85,8 @@ class Simulation {
   std::vector<Ticks> start_at_;            ///< of the next start that is to come; kNever: none
   std::vector<std::int32_t> replica_of_;   ///< [request] that has it; -1: none yet
   std::deque<std::int64_t> shared_queue_;  ///< in front of all, also while no engine is there
-  std::vector<std::deque<Handover>> handovers_;           ///< [target] that wait for blocks
+  /// [target] that wait for blocks; beyond the last: for a decode replica to come.
+  std::vector<std::deque<Handover>> handovers_;
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
   std::vector<Ticks> sender_free_;
   std::vector<std::int64_t> next_turn_;     ///< of a request; -1: none

@@ -380,6 +380,79 @@ TEST(Simulate, DecodePoolsGoOnWhereWaitingRequestsHoldAllBlocks) {
   }
 }
 
+// A prompt is read in 1 s and its keys and values take 1 s to a decode engine, whose steps take
+// 0.1 s.
+Deployment pools_of(std::size_t prefill, std::size_t decode) {
+  Deployment deployment;
+  for (std::size_t i = 0; i < prefill + decode; ++i) {
+    const bool reads = i < prefill;
+    deployment.replicas.push_back(
+        one_replica(plain_engine(), 1000, cost_of(reads ? 1 : 0.1, 0, 0, 0)).replicas.front());
+    deployment.replicas.back().role = reads ? Role::prefill : Role::decode;
+  }
+  deployment.transfer.latency_s = 1;
+  return deployment;
+}
+
+TEST(Simulate, PoolsLoseNoRequestOfAnEngineThatGoes) {
+  const Traffic traffic = equal_requests(1, 100, 11);
+  const Log undisturbed = simulate(pools_of(1, 1), traffic);
+  EXPECT_EQ(undisturbed.requests[0].last_token, 3 * kTicksPerSecond);
+  struct Gone {
+    bool prefill;
+    double until_s, last_s;  ///< where it gives back what it has; else nothing changes
+  };
+  const Gone cases[] = {
+      {true, 0.5, 3.5},   // while it is read: read again at once
+      {true, 1.5, 4.4},   // on the way: read again with its first token, then ten steps less one
+      {true, 2.5, 3},     // its keys and values are elsewhere
+      {false, 1.5, 4.4},  // on the way there
+      {false, 2.55, 4.95}};
+  for (const Gone& gone : cases) {
+    for (const bool drops : {false, true}) {
+      Deployment deployment = pools_of(2, 2);
+      Replica& goes = deployment.replicas[gone.prefill ? 0 : 2];
+      goes.until_s = gone.until_s;
+      goes.drops = drops;
+      const Log log = simulate(deployment, traffic);
+      EXPECT_EQ(log.cut_off, "");
+      EXPECT_EQ(log.requests[0].output_tokens, 11);
+      EXPECT_EQ(to_seconds(log.requests[0].last_token), drops ? gone.last_s : 3)
+          << gone.until_s << (drops ? ", drops" : "");
+    }
+  }
+}
+
+// What was read waits, with its blocks, until somebody comes to decode it.
+TEST(Simulate, PoolsWaitForADecodeEngineToCome) {
+  Deployment deployment = pools_of(1, 1);
+  deployment.replicas[1].from_s = 5;
+  const Traffic traffic = equal_requests(2, 100, 11);
+  const Log log = simulate(deployment, traffic);
+  EXPECT_EQ(log.cut_off, "");
+  EXPECT_EQ(to_seconds(log.requests[0].first_token), 1);
+  EXPECT_EQ(to_seconds(log.requests[0].last_token), 7);
+  deployment.replicas[1].from_s = 0;
+  deployment.replicas[1].until_s = 0.5;
+  const Log never = simulate(deployment, traffic);
+  EXPECT_TRUE(never.stuck);
+  EXPECT_EQ(never.cut_off, "2 requests that were read wait for a decode engine to come");
+}
+
+// The seat of a request that is read and waits, once its client has left, is the next one's.
+TEST(Simulate, SharedQueueGetsTheSeatOfWhoLeaves) {
+  Deployment deployment = pools_of(1, 1);
+  deployment.router.name = "shared_queue";
+  deployment.replicas[0].engine.max_num_seqs = 1;
+  deployment.replicas[1].from_s = 8;
+  Traffic traffic = equal_requests(2, 100, 11);
+  traffic.requests[0].cancel_after = 5 * kTicksPerSecond;
+  const Log log = simulate(deployment, traffic);
+  EXPECT_EQ(log.requests[0].outcome, Outcome::cancelled);
+  EXPECT_EQ(to_seconds(log.requests[1].first_scheduled), 5);
+  EXPECT_EQ(to_seconds(log.requests[1].last_token), 10);
+}
+
 TEST(Simulate, SeveralRequestsMayWaitForOne) {
   Traffic traffic = equal_requests(3, 10, 2);
   traffic.requests[1].after = traffic.requests[2].after = 0;

@@ -40,7 +40,7 @@ struct Replica {
   /// one take turns, in the order in which steps are decided. Empty: they are its own.
   std::vector<std::vector<std::int32_t>> devices = {};
   /// When it takes requests; then it ends those that it has, or where `drops`, gives them back to
-  /// the router, to be computed again elsewhere. Engines of pools are there all the time.
+  /// the router, to be computed again elsewhere: by prefill engines first where there are pools.
   double from_s = 0;
   std::optional<double> until_s = {};
   bool drops = false;
@@ -79,7 +79,7 @@ struct Deployment {
 };
 
 /// @throws Error{invalid_argument} where nobody takes prompts, those that are read are decoded
-/// nowhere, an engine of a pool comes or goes, or devices are not those of its stages
+/// nowhere, an engine goes before it comes, or devices are not those of its stages
 void check_roles(const Deployment& deployment, const std::string& path);
 
 /// Where nobody said how many blocks there are (0): as many as the traffic can use.
