@@ -46,8 +46,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       traffic_(traffic),
       log_(log),
       options_(options),
-      // Among engines that take turns each step stands by itself.
-      skip_(options.skip && !options.record_steps && !options.on_step && !shared),
+      skip_(options.skip && !options.record_steps && !options.on_step),
       horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
       prefill_only_(replica.role == Role::prefill),
@@ -64,7 +63,8 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       clocks_[k].push_back(&clocks[replica.devices[k][i]]);
     }
   }
-  if (skip_ && num_stages_ == 1 && !replica.cost->has_queues()) {
+  // Where engines take turns, tokens of a lockstep need not follow each other at once.
+  if (skip_ && num_stages_ == 1 && !replica.cost->has_queues() && !shared) {
     core_.scheduler().keep_in_step(options.least_in_step);
   }
   if (const auto& speculative = replica.engine.speculative) {
@@ -129,7 +129,7 @@ bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
   return core_.begin_loading(loading_sequence(request), now);
 }
 
-bool EngineRun::start_step(Ticks now, Ticks& retry) {
+bool EngineRun::start_step(Ticks now, bool alone, Ticks& retry) {
   retry = kNever;
   if (!core_.has_room()) return false;
   const Work* work = core_.decide(now);
@@ -140,7 +140,7 @@ bool EngineRun::start_step(Ticks now, Ticks& retry) {
   Flight flight;
   fly(work->batch, flight, now);
   check_joined(work->batch, flight.times.start);
-  if (skip_ && num_stages_ == 1) plan_stretch(work->batch, flight);
+  if (skip_ && num_stages_ == 1 && alone) plan_stretch(work->batch, flight);
   const StepTimes times = flight.times;
   const bool is_followed = flight.is_followed;
   renew(flights_.emplace_back(std::move(flight)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -21,7 +22,7 @@ using DeviceClocks = std::map<std::int32_t, Ticks>;
 /// Steps of one stage and nothing but decodes are taken as stretches.
 class EngineRun {
  public:
-  /// @param clocks of devices that the replica names; what other engines name too is `shared`
+  /// @param clocks of devices that the replica names; `shared` where other engines name one too
   EngineRun(const Replica& replica, const Traffic& traffic, const SimulationOptions& options,
             std::int32_t number, Log& log, DeviceClocks& clocks, bool shared);
 
@@ -45,8 +46,12 @@ class EngineRun {
   void let_go(std::int64_t request, Ticks now) { core_.let_go(request, now); }
 
   /// Decides a step and sends it on its way, if there is one; `retry` is when to ask again although
-  /// nothing happened, kNever for never.
-  bool start_step(Ticks now, Ticks& retry);
+  /// nothing happened, kNever for never. Only `alone` on its devices it goes on as a stretch.
+  bool start_step(Ticks now, bool alone, Ticks& retry);
+  bool is_in_stretch() const {
+    return std::any_of(flights_.begin(), flights_.end(),
+                       [](const Flight& flight) { return flight.is_stretch(); });
+  }
   /// Something came at `now`: a stretch under way ends with the step that runs then (decided ahead:
   /// with the step after).
   void cut_stretch(Ticks now);

@@ -82,17 +82,18 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
 }
 
 void Simulation::add_engines() {
-  std::map<std::int32_t, std::int32_t> num_users;  // of devices
-  for (const Replica& replica : deployment_.replicas) {
-    for (const std::int32_t device : devices_of(replica)) ++num_users[device];
+  std::map<std::int32_t, std::set<std::size_t>> users;  // of devices
+  for (std::size_t i = 0; i < deployment_.replicas.size(); ++i) {
+    for (const std::int32_t device : devices_of(deployment_.replicas[i])) users[device].insert(i);
   }
   for (std::size_t i = 0; i < deployment_.replicas.size(); ++i) {
     const Replica& replica = deployment_.replicas[i];
-    const std::set<std::int32_t> devices = devices_of(replica);
-    const bool shared = std::any_of(devices.begin(), devices.end(),
-                                    [&](std::int32_t device) { return num_users[device] > 1; });
+    std::set<std::size_t> peers;
+    for (const std::int32_t device : devices_of(replica)) peers.merge(std::set(users[device]));
+    peers.erase(i);
+    peers_.emplace_back(peers.begin(), peers.end());
     engines_.push_back(std::make_unique<EngineRun>(
-        replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, shared));
+        replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, !peers.empty()));
     const auto plan = [&](Kind kind, double at_s, const char* field) {
       const Ticks at = to_ticks(at_s, field);
       if (at <= horizon_) push({at, kind, static_cast<std::int64_t>(i), 0});
@@ -269,14 +270,31 @@ void Simulation::push_ends(std::size_t replica) {
   });
 }
 
+// Stretches on its devices are broken off, as it will take turns with them.
+// @return whether that ended a step of an engine, which may be the one to decide first
+bool Simulation::interrupt_peers(std::size_t replica, Ticks now) {
+  bool ended = false;
+  for (const std::size_t peer : peers_[replica]) {
+    if (engines_[peer]->is_in_stretch()) ended |= settle(peer, now);
+  }
+  return ended;
+}
+
+bool Simulation::is_alone(std::size_t replica) const {
+  return std::all_of(peers_[replica].begin(), peers_[replica].end(),
+                     [&](std::size_t peer) { return engines_[peer]->core().is_idle(); });
+}
+
 void Simulation::start(std::size_t replica, Ticks now) {
   if (start_at_[replica] != now) return;  // it was asked for earlier meanwhile
+  if (interrupt_peers(replica, now)) return push({now, Kind::start, current_.id, 0});
   start_at_[replica] = kNever;
   EngineRun& engine = *engines_[replica];
   engine.note_decisions(now);
   while (engine.core().has_room() && !stopped_) {
     Ticks retry = kNever;
-    const bool started = engine.start_step(now, retry);
+    const bool alone = is_alone(replica);
+    const bool started = engine.start_step(now, alone, retry);
     push_ends(replica);
     if (!started) {
       if (retry != kNever && retry > now) ask_start(replica, retry);

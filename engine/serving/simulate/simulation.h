@@ -49,6 +49,8 @@ class Simulation {
   void ask_start(std::size_t replica, Ticks time);
   void start(std::size_t replica, Ticks now);
   void push_ends(std::size_t replica);
+  bool interrupt_peers(std::size_t replica, Ticks now);
+  bool is_alone(std::size_t replica) const;
   bool is_over(std::size_t replica) const;
   bool settle(std::size_t replica, Ticks now);
   std::int64_t cached_tokens(std::size_t replica, std::int64_t request, Ticks now);
@@ -58,11 +60,11 @@ class Simulation {
   bool cancel_handover(std::int64_t request, Ticks now);
   void request_over(std::int64_t request, Ticks now);
   void drain_shared_queue(Ticks now);
-  void try_handovers(std::size_t target, Ticks now);
-  void end_transfer(std::int64_t request, Ticks now);
   void hand_over(Handover handover, Ticks now);
-  Ticks transfer_end(const Handover& handover, Ticks now) const;
+  void try_handovers(std::size_t target, Ticks now);
   void release(const Handover& handover, Ticks now);
+  void end_transfer(std::int64_t request, Ticks now);
+  Ticks transfer_end(const Handover& handover, Ticks now) const;
   std::size_t choose(Router& router, const std::vector<std::size_t>& candidates,
                      std::int64_t request, Ticks now);
   const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,
@@ -78,6 +80,7 @@ class Simulation {
   Log log_;
   DeviceClocks clocks_;
   std::vector<std::unique_ptr<EngineRun>> engines_;
+  std::vector<std::vector<std::size_t>> peers_;  ///< [replica] others that share a device with it
   std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts now, and what follows
   std::unique_ptr<Router> router_, decode_router_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
