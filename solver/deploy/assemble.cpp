@@ -126,6 +126,20 @@ Replica replica_of(const PricedEngine& priced, const PoolOptions& pool,
   return replica;
 }
 
+/// [stage] the devices of an engine, as many each.
+std::vector<std::vector<std::int32_t>> stages_of(const std::vector<std::int32_t>& devices,
+                                                 std::size_t num_stages, const std::string& path) {
+  if (devices.size() % num_stages != 0) {
+    refuse(path + ".devices", "{} devices for {} stages; give as many for each", devices.size(),
+           num_stages);
+  }
+  std::vector<std::vector<std::int32_t>> stages;
+  const auto each = static_cast<std::ptrdiff_t>(devices.size() / num_stages);
+  for (auto at = devices.begin(); at != devices.end(); at += each)
+    stages.emplace_back(at, at + each);
+  return stages;
+}
+
 /// Engines whose steps take what the script says.
 std::vector<Replica> replicas_without_model(const PoolOptions& pool) {
   Replica replica;
@@ -148,7 +162,7 @@ class Assembly {
   void add(const PoolOptions& pool, const std::string& path) {
     check_sources(pool, path);
     if (pool.step_cost) {
-      for (Replica& replica : replicas_without_model(pool)) add(std::move(replica), pool);
+      for (Replica& replica : replicas_without_model(pool)) add(std::move(replica), pool, path);
       if (result_.source.empty()) result_.source = "step times given by the script";
     } else if (pool.plan) {
       add_plan(pool, path);
@@ -170,17 +184,21 @@ class Assembly {
   AssembledDeployment& result() { return result_; }
 
  private:
-  void add(Replica replica, const PoolOptions& pool) {
+  void add(Replica replica, const PoolOptions& pool, const std::string& path) {
     replica.role = pool.role;
     replica.make_scheduler = options_.make_scheduler;
     replica.usd_per_h = pool.usd_per_h.value_or(replica.usd_per_h);
     replica.idle_w = pool.idle_w.value_or(0);
     replica.busy_w = pool.busy_w.value_or(0);
+    replica.devices = stages_of(pool.devices, replica.cost->num_stages(), path);
+    replica.from_s = pool.from_s;
+    replica.until_s = pool.until_s;
+    replica.drops = pool.drops;
     result_.deployment.replicas.push_back(std::move(replica));
   }
 
   void add(const PricedEngine& priced, const PoolOptions& pool, const std::string& path) {
-    add(replica_of(priced, pool, pricing_, path), pool);
+    add(replica_of(priced, pool, pricing_, path), pool, path);
     const cost::PricingContext& context = priced.context;
     if (!num_layers_) num_layers_ = context.model.num_layers;
     result_.deployment.api_s = std::max(result_.deployment.api_s, context.kernel_set.api_s);
@@ -249,6 +267,7 @@ AssembledDeployment assemble(const DeploymentOptions& options, const DataFolders
   Assembly assembly(options, folders);
   if (!options.pools) {
     assembly.add(options.pool, path);
+    serving::check_roles(assembly.result().deployment, path);
     return assembly.finish();
   }
   for (std::size_t i = 0; i < options.pools->size(); ++i) {

@@ -291,6 +291,27 @@ describe("ts.deployment", function()
     assert.truthy(tostring(served):find("1 of 1", 1, true))
   end)
 
+  it("has engines that come, go and share devices", function()
+    local function ends(pools)
+      local served, list = ts.serve(ts.deployment { step_cost = { base_s = 1 }, pools = pools,
+        transfer = { latency_s = 1 } }, of_rows { { 0, 10, 4 }, { 0, 10, 4 } }), {}
+      for i, r in ipairs(served:requests()) do list[i] = r.last_token_s end
+      return list
+    end
+    -- Each a step on its own device, taking turns on one, and one after the other where one comes late.
+    assert.same({ 4, 4 }, ends { { role = "mixed", replicas = 2 } })
+    assert.same({ 7, 8 }, ends { { role = "mixed", replicas = 2, devices = { 3 } } })
+    assert.same({ 4, 4 }, ends { { role = "mixed", until_s = 2.5 }, { role = "mixed", from_s = 2 } })
+    -- What the first one has when it goes, two tokens of each, the second one reads again.
+    assert.same({ 4.5, 4.5 }, ends { { role = "mixed", until_s = 2.5, drops = true }, { role = "mixed", from_s = 2 } })
+    assert.same({ 4.5, 4.5 }, ends { { role = "mixed", until_s = 0.5, drops = true },
+      { role = "mixed", from_s = 0.5 } })
+    -- Read together, moved one by one; at 3.5, with two tokens and one, once more.
+    assert.same({ 5, 6 }, ends { { role = "prefill" }, { role = "decode", until_s = 2.5 } })
+    assert.same({ 6.5, 8.5 }, ends { { role = "prefill" }, { role = "decode", until_s = 3.5, drops = true },
+      { role = "decode", from_s = 3 } })
+  end)
+
   it("prices a step as it serves it", function()
     local d = ts.deployment { model = "opt-125m", cluster = "1xT4-16G", api_s = 0 }
     local r = ts.serve(d, of_rows { { 0, 200, 2 } }):requests()[1]
@@ -417,6 +438,10 @@ describe("wrong use", function()
       { "invalid_argument", "of role prefill and none of role decode", made { pools = { { role = "prefill" } } } },
       { "invalid_argument", "no engine takes prompts", made { pools = { { role = "decode" } } } },
       { "invalid_argument", "no engine takes prompts", made { pools = {} } },
+      { "invalid_argument", "goes at 1 s, before it comes at 2 s", made { from_s = 2, until_s = 1 } },
+      { "invalid_argument", "3 devices for 2 stages", function()
+        ts.deployment { model = "opt-125m", cluster = "2xT4-16G", pipeline_parallel = 2, devices = { 0, 1, 2 } }
+      end },
       { "invalid_argument", "did you mean 'step_cost'", made { stepcost = 1 } },
       { "invalid_argument", "steps take no time", made { step_cost = {} } },
       { "invalid_argument", "steps take no time", made { step_cost = { base_s = 0 } } },

@@ -45,6 +45,11 @@ struct PoolOptions {
   std::shared_ptr<const serving::StepCost> step_cost;
   std::optional<std::int64_t> kv_blocks;
   std::optional<double> kv_bytes_per_token, usd_per_h, idle_w, busy_w;
+  /// Of each engine, stage by stage, as many each; empty: its own.
+  std::vector<std::int32_t> devices;
+  double from_s = 0;
+  std::optional<double> until_s;
+  bool drops = false;
 };
 
 /// An engine whose memory holds no block of a KV cache beside its weights.
@@ -209,7 +214,31 @@ struct Fields<solver::PoolOptions> {
       field<&P::usd_per_h>(
           amount("usd_per_h", "Price of an engine; left out: its devices' list price", "USD/h")),
       field<&P::idle_w>(amount("idle_w", "Power of an engine that waits", "W")),
-      field<&P::busy_w>(amount("busy_w", "Power of an engine that computes", "W"))};
+      field<&P::busy_w>(amount("busy_w", "Power of an engine that computes", "W")),
+      field<&P::devices>({.name = "devices",
+                          .doc = "Numbers of the devices of each engine, stage by stage: engines "
+                                 "that name the same one take turns on it; left out: its own",
+                          .min = 0,
+                          .max = 1e6,
+                          .in_file = InFile::when_set,
+                          .as_option = AsOption::plain}),
+      field<&P::from_s>({.name = "from_s",
+                         .doc = "When its engines come",
+                         .unit = "s",
+                         .min = 0,
+                         .max = 1e9,
+                         .in_file = InFile::when_set,
+                         .as_option = AsOption::defaulted}),
+      field<&P::until_s>({.name = "until_s",
+                          .doc = "When they get no request any more; left out: they stay",
+                          .unit = "s",
+                          .min = 0,
+                          .max = 1e9,
+                          .in_file = InFile::when_set}),
+      field<&P::drops>({.name = "drops",
+                        .doc = "What they have then is computed again elsewhere; else they end it",
+                        .in_file = InFile::when_set,
+                        .as_option = AsOption::defaulted})};
 };
 
 template <>
