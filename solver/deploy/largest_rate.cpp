@@ -108,9 +108,10 @@ class LargestRate final : public DeploymentObjective {
     return list;
   }
 
-  /// Each better than the one before it.
-  std::vector<FoundDeployment> pools(ServingSearch& search,
-                                     const std::vector<BestOfType>& types) const override {
+  /// Each better than the one before it; and where the best may stand first, what serves about as
+  /// much with an engine less.
+  std::vector<FoundDeployment> pools(ServingSearch& search, const std::vector<BestOfType>& types,
+                                     const std::vector<FoundDeployment>& shared) const override {
     std::vector<PoolPair> list;
     for (const JoinedPools& pools : joined_pools(search, types)) {
       add_ratios(search, *this, pools, list);
@@ -132,11 +133,33 @@ class LargestRate final : public DeploymentObjective {
       best = pools;
       results.push_back(std::move(*found));
     }
-    if (best) results.back() = tuned(search, *best, results.back());
+    if (!best) return results;
+    results.back() = tuned(search, *best, results.back());
+    const double most = results.back().rate_per_s();
+    if (most > kWorthIt * best_rate(shared)) add_smaller(search, *best, most, results);
     return results;
   }
 
  private:
+  static double best_rate(const std::vector<FoundDeployment>& list) {
+    double best_per_s = 0;
+    for (const FoundDeployment& each : list) best_per_s = std::max(best_per_s, each.rate_per_s());
+    return best_per_s;
+  }
+
+  /// Pools with an engine less, which are as good where the other pool is what limits them: on the
+  /// devices that these take they may be worth more than on all.
+  void add_smaller(ServingSearch& search, const PoolPair& best, double most_per_s,
+                   std::vector<FoundDeployment>& list) const {
+    for (const auto& [x, y] : {std::pair(best.x - 1, best.y), std::pair(best.x, best.y - 1)}) {
+      if (x < 1 || y < 1) continue;
+      const PoolPair pools = pool_pair(search, *this, best.prefill, x, best.decode, y);
+      auto found = simulated(search, pools, std::min(pools.estimate_per_s, most_per_s),
+                             most_per_s / kWorthIt);
+      if (found) list.push_back(std::move(*found));
+    }
+  }
+
   /// Adds the best engines of several types together. A slow type may cost the others more than it
   /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
   /// that may be better than what is known is tried, the most promising first.
@@ -160,8 +183,7 @@ class LargestRate final : public DeploymentObjective {
     std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
       return a.promise_per_s > b.promise_per_s;
     });
-    double best_per_s = 0;
-    for (const FoundDeployment& each : list) best_per_s = std::max(best_per_s, each.rate_per_s());
+    double best_per_s = best_rate(list);
     for (const TypesTogether& each : sets) {
       if (each.promise_per_s * kTogether <= best_per_s) {
         ++search.bounded;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -129,7 +130,8 @@ std::vector<FoundDeployment> deployments(ServingSearch& search,
   all.push_back(best_of(search, objective, unlike_configurations(search)));
   std::vector<FoundDeployment> found = objective.shared_phases(search, all);
   if (search.request().disaggregated && search.lengths().output_tokens > 1) {
-    for (FoundDeployment& pools : objective.pools(search, types)) found.push_back(std::move(pools));
+    std::vector<FoundDeployment> pools = objective.pools(search, types, found);
+    std::move(pools.begin(), pools.end(), std::back_inserter(found));
   }
   return found;
 }

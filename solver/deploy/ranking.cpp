@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <compare>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -85,6 +86,7 @@ constexpr double kWorthMore = 1.30;  ///< times as good, what elaborate deployme
 
 /// How much there is to start and to look after, the first of these that differs first.
 struct Complexity {
+  bool is_elaborate = false;
   std::int64_t kinds = 0;  ///< of engines
   std::int64_t types = 0;  ///< of devices
   std::int64_t gpus = 0;
@@ -95,7 +97,8 @@ struct Complexity {
 };
 
 Complexity complexity_of(const FoundDeployment& found) {
-  Complexity result{.kinds = std::ssize(found.parts), .gpus = found.gpus()};
+  Complexity result{
+      .is_elaborate = is_elaborate(found), .kinds = std::ssize(found.parts), .gpus = found.gpus()};
   std::set<std::string> types;
   for (const DeploymentPart& part : found.parts) {
     types.insert(part.engine->type->types.begin(), part.engine->type->types.end());
@@ -114,25 +117,63 @@ double merit(ServingGoal goal, const FoundDeployment& found) {
   return 1 / static_cast<double>(found.gpus());
 }
 
-/// The best of the elaborate or of the others; 0: none.
-double best_of(ServingGoal goal, const std::vector<FoundDeployment>& found, bool elaborate) {
-  double best = 0;
-  for (const FoundDeployment& each : found) {
-    if (is_elaborate(each) == elaborate) best = std::max(best, merit(goal, each));
+/// How much of a deployment without pools there is room for on devices that another uses, by type
+/// (ratio, at most 1).
+double share_on(const std::map<std::string, std::int64_t>& devices, const FoundDeployment& found) {
+  double share = 1;
+  for (const auto& [engine, count, role] : found.parts) {
+    const auto own = devices.find(engine->type->name);
+    const std::int64_t room = own == devices.end() ? 0 : own->second / engine->gpus();
+    share = std::min(share, static_cast<double>(room) / static_cast<double>(count));
   }
-  return best;
+  return share;
 }
 
-/// The simplest within kWorthIt of the best of those that are not elaborate, or of those that are
-/// where they are so much better. @param found not empty, in order
-std::vector<FoundDeployment>::iterator simplest(ServingGoal goal,
+std::map<std::string, std::int64_t> devices_of(const ServingSearch& search,
+                                               const FoundDeployment& found) {
+  std::map<std::string, std::int64_t> counts;
+  const auto placed = search.place(found.parts);
+  if (!placed) return counts;
+  for (const std::vector<std::size_t>& devices : *placed) {
+    for (const std::size_t i : devices) ++counts[search.request().cluster->devices[i].device.name];
+  }
+  return counts;
+}
+
+/// Whether a deployment may stand first. An elaborate one has to be kWorthMore times as good as
+/// what is not: of a rate, on the devices that it uses itself, so that others beside them, which
+/// make the rest better, do not take away what it is worth.
+bool is_worth_it(const ServingSearch& search, const std::vector<FoundDeployment>& found,
+                 const FoundDeployment& each) {
+  if (!is_elaborate(each)) return true;
+  const ServingGoal goal = search.request().objective;
+  const bool by_rate = goal == ServingGoal::rate;
+  const auto devices = by_rate ? devices_of(search, each) : std::map<std::string, std::int64_t>{};
+  const double own = merit(goal, each);
+  return std::none_of(found.begin(), found.end(), [&](const FoundDeployment& other) {
+    if (is_elaborate(other)) return false;
+    const double share = by_rate ? share_on(devices, other) : 1;
+    return own < kWorthMore * share * merit(goal, other);
+  });
+}
+
+/// The simplest of those that may stand first and are within kWorthIt of the best of them, and
+/// within kWorthMore of the best of all. So nothing that is listed is better by more, and as the
+/// best of both does not fall with another device, what is chosen falls by no more.
+/// @param found not empty, in order
+std::vector<FoundDeployment>::iterator simplest(const ServingSearch& search,
                                                 std::vector<FoundDeployment>& found) {
-  const double plain = best_of(goal, found, false), elaborate = best_of(goal, found, true);
-  const bool is_worth_it = elaborate >= kWorthMore * plain;
-  const double best = is_worth_it ? elaborate : plain;
-  auto chosen = found.end();
+  const ServingGoal goal = search.request().objective;
+  std::vector<std::vector<FoundDeployment>::iterator> worthy;
+  double least = 0;
   for (auto at = found.begin(); at != found.end(); ++at) {
-    if (is_elaborate(*at) != is_worth_it || merit(goal, *at) * kWorthIt < best) continue;
+    const bool is_worthy = is_worth_it(search, found, *at);
+    if (is_worthy) worthy.push_back(at);
+    least = std::max(least, merit(goal, *at) / (is_worthy ? kWorthIt : kWorthMore));
+  }
+  auto chosen = found.end();
+  for (const auto at : worthy) {
+    if (merit(goal, *at) < least) continue;
     if (chosen == found.end() || complexity_of(*at) < complexity_of(*chosen)) chosen = at;
   }
   return chosen;
@@ -190,7 +231,7 @@ std::string prefer_simple(ServingSearch& search, const DeploymentObjective& obje
                           std::vector<FoundDeployment>& found) {
   const ServingGoal goal = search.request().objective;
   while (!found.empty()) {
-    const auto chosen = simplest(goal, found);
+    const auto chosen = simplest(search, found);
     if (chosen == found.begin()) return {};
     if (chosen->scope == Scope::whole) {
       const std::string words = given_up(found.front(), *chosen);

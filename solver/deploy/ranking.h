@@ -16,8 +16,12 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
 /// Puts the simplest in front of those that are about as good as the best: what gains less than
 /// 10 % is not worth another kind of engine, another type of device, more devices, wider groups or
 /// fewer bits, and pools of prefill and decode engines, with their link and their proxy, or
-/// pipelines over unlike devices are worth it from 30 % on. What it puts in front was simulated
-/// whole. Says what is given up; empty: the first stays.
+/// pipelines over unlike devices are worth it from 30 % more than the same devices serve without.
+/// What it puts in front was simulated whole. Says what is given up; empty: the first stays.
+///
+/// What that promises: the first is within 10 % of the best of what may stand first, and within
+/// 30 % of the best that is listed. A device more leaves all of these in the comparison, so the
+/// first then is within 10 % of the first before.
 std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
                           std::vector<FoundDeployment>& found);
 

@@ -64,8 +64,8 @@ class SmallestSet final : public DeploymentObjective {
   }
 
   /// The smallest that hold the rate, simulated whole.
-  std::vector<FoundDeployment> pools(ServingSearch& search,
-                                     const std::vector<BestOfType>& types) const override {
+  std::vector<FoundDeployment> pools(ServingSearch& search, const std::vector<BestOfType>& types,
+                                     const std::vector<FoundDeployment>&) const override {
     std::vector<PoolPair> failed;
     std::int64_t tries = kSetTries * std::ssize(types);
     for (const PoolPair& pools : pools_in_order(search, types)) {

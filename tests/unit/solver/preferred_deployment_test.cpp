@@ -79,13 +79,16 @@ TEST(PreferredDeployment, EnginesBehindOneAddressAreAlike) {
   }
 }
 
-// Rates are known to 7 %, so that is what a device more may seem to cost.
+// Rates are known to 7 %, so that is what a device more may seem to cost. In the last two pools
+// stand first and a device that helps the others alone takes nothing from them.
 TEST(PreferredDeployment, ADeviceMoreIsNotWorse) {
   const std::pair<const char*, const char*> pairs[] = {
       {"1xA100-80G", "1xA100-80G+1xT4-16G"},
       {"1xA100-80G+1xL4", "1xA100-80G+1xL4+1xT4-16G"},
       {"2xL4", "3xL4"},
-      {"1xRTX-4090", "1xRTX-4090+2xRTX-3090"}};
+      {"1xRTX-4090", "1xRTX-4090+2xRTX-3090"},
+      {"3xL40S", "4xL40S"},
+      {"3xH100-80G+4xRTX-4090", "3xH100-80G+4xRTX-4090+1xA100-80G"}};
   for (const auto& [fewer, more] : pairs) {
     const auto less = plan_serving(request_of("llama-3.1-8b", fewer), folders());
     const auto plans = plan_serving(request_of("llama-3.1-8b", more), folders());
@@ -114,10 +117,11 @@ TEST(PreferredDeployment, KeepsTheQualityUnlessNothingFits) {
   EXPECT_NE(none.why_none.find("\n  memory: "), std::string::npos) << none.why_none;
 }
 
-// At 8 bits one A100 holds the model and 4,195 tokens.
+// At 8 bits and this share one A100 holds the model and 4,195 tokens.
 TEST(PreferredDeployment, TakesThePromptsThatPeopleSend) {
   ServingRequest request = request_of("llama-3.3-70b", "1xA100-80G");
   request.bitwidths = {8};
+  request.engine.engine.gpu_memory_utilization = 0.915;
   const ServingPlans none = plan_serving(request, folders());
   EXPECT_TRUE(none.rows.empty());
   EXPECT_NE(none.why_none.find("prompts of 4,000"), std::string::npos) << none.why_none;

@@ -68,9 +68,10 @@ class DeploymentObjective {
   /// Deployments of equal engines, and of the best of all types beside each other.
   virtual std::vector<FoundDeployment> shared_phases(
       ServingSearch& search, const std::vector<BestOfType>& types) const = 0;
-  /// Deployments of prefill and decode pools.
+  /// Deployments of prefill and decode pools, beside those of `shared_phases`.
   virtual std::vector<FoundDeployment> pools(ServingSearch& search,
-                                             const std::vector<BestOfType>& types) const = 0;
+                                             const std::vector<BestOfType>& types,
+                                             const std::vector<FoundDeployment>& shared) const = 0;
 };
 
 std::unique_ptr<DeploymentObjective> largest_rate();
