@@ -24,7 +24,8 @@ constexpr RuntimeMemory kLlmPq{
     .context_bytes = 1930 * kMiB, .group_context_bytes = 1930 * kMiB, .slack_ratio = 1 - 0.95};
 
 // vLLM, from a version on. Of other runs than those that it is compared with (tests/unit/solver)
-// unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126).
+// unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126);
+// hidden_bytes has older boards.
 // The runtime: alone vllm#12126, in a group vllm#14447; four H100 under one NVSwitch had 0.9 GiB
 // less for Qwen3-235B than is known otherwise (vllm#21348). Sampling, of each logit of the most
 // requests (vllm/v1/sample/ops/topk_topp_sampler.py): in BF16 and FP32 (6), sorted values and
@@ -55,7 +56,8 @@ constexpr VllmMemory kVllm[] = {{{0, 0}, kFirstVllm},
                                 {{0, 21}, with_graphs(kFirstVllm, 0.9)},
                                 {{0, 22}, with_graphs(kFirstVllm, 0.92)}};
 
-constexpr double kHopper = 9;  ///< compute capability
+constexpr double kTuring = 7.5, kGa100 = 8.0, kHopper = 9;  ///< compute capabilities
+constexpr double kTuringHidden = 0.2 * kGiB;
 
 // A decode kernel splits long contexts over thread blocks and keeps one partial result per split.
 constexpr double kContextTokensPerSplit = 256;
@@ -65,6 +67,15 @@ void check_range(double value, double low, double high, const char* name) {
   if (std::isfinite(value) && value >= low && value <= high) return;
   throw Error(ErrorCode::out_of_range,
               fmt::format("{} is {}, the allowed range is [{}, {}]", name, value, low, high), name);
+}
+
+/// What the driver keeps of the memory on a sheet. Sheets of boards up to the A100 have what CUDA
+/// sees, as drivers printed it until 510: V100 31.74 GiB (ChatGLM-Finetuning#73), A100 of 40 GB
+/// 39.39 and 39.50 (bottlerocket#3873, CoSeR#10). On Turing today's drivers keep more: T4 14.56 of
+/// 14.76 GiB (CatVTON#133, leetgpu-challenges#52).
+double hidden_bytes(const Device& device, const RuntimeMemory& runtime) {
+  if (device.compute_capability > kGa100) return runtime.hidden_bytes;
+  return device.compute_capability == kTuring ? std::min(runtime.hidden_bytes, kTuringHidden) : 0;
 }
 
 double longest_context(const Workload& workload) {
@@ -319,8 +330,8 @@ MemoryAccount empty_account(const Device& device, const MemoryQuery& query, std:
   const RuntimeMemory& runtime = runtime_memory(query);
   MemoryAccount account;
   account.capacity_bytes = device.memory_bytes;
-  account.usable_bytes =
-      utilisation.value_or(runtime.utilisation) * (device.memory_bytes - runtime.hidden_bytes);
+  account.usable_bytes = utilisation.value_or(runtime.utilisation) *
+                         (device.memory_bytes - hidden_bytes(device, runtime));
   account.reserve_bytes = (degree > 1 ? runtime.group_context_bytes : runtime.context_bytes) +
                           runtime.slack_ratio * device.memory_bytes + runtime.graph_bytes +
                           count(num_layers) * runtime.layer_graph_bytes;

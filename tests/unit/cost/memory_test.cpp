@@ -180,15 +180,21 @@ double slack_of(const Device& device) { return 0.003 * device.memory_bytes; }
 
 TEST(VllmMemory, IsAShareOfWhatCudaShows) {
   const MemoryQuery vllm{.preset = MemoryPreset::vllm};
-  const Device device = test::t4();
+  Device device = test::t4();
   MemoryAccount account = empty_account(device, vllm, 1, 0.9);
-  EXPECT_DOUBLE_EQ(account.usable_bytes, 0.9 * (device.memory_bytes - 440 * kMiB));
+  EXPECT_DOUBLE_EQ(account.usable_bytes, 0.9 * (device.memory_bytes - 0.2 * kGiB));
   EXPECT_DOUBLE_EQ(account.reserve_bytes, 0.16 * kGiB + slack_of(device));
   EXPECT_DOUBLE_EQ(empty_account(device, vllm, 2, 0.9).reserve_bytes,
                    0.20 * kGiB + slack_of(device));
   account.weight_bytes = 3 * kGiB;
   account.embedding_bytes = account.activation_bytes = account.kv_bytes = kGiB;
   EXPECT_DOUBLE_EQ(account.left_bytes(), account.usable_bytes - 6 * kGiB - account.reserve_bytes);
+  for (const auto& [capability, hidden_bytes] :
+       {std::pair(7.0, 0.0), {8.0, 0.0}, {8.6, 440 * kMiB}}) {
+    device.compute_capability = capability;
+    EXPECT_DOUBLE_EQ(empty_account(device, vllm, 1, 1).usable_bytes,
+                     device.memory_bytes - hidden_bytes);
+  }
 }
 
 TEST(VllmMemory, HangsOnItsVersion) {
@@ -202,7 +208,7 @@ TEST(VllmMemory, HangsOnItsVersion) {
     const MemoryQuery vllm{.preset = MemoryPreset::vllm,
                            .version = runtime_version(row.version, "version")};
     const MemoryAccount account = empty_account(device, vllm, 1, std::nullopt, 32);
-    EXPECT_DOUBLE_EQ(account.usable_bytes, row.utilisation * (device.memory_bytes - 440 * kMiB))
+    EXPECT_DOUBLE_EQ(account.usable_bytes, row.utilisation * (device.memory_bytes - 0.2 * kGiB))
         << row.version;
     EXPECT_DOUBLE_EQ(account.reserve_bytes, (0.16 + row.graph_gib) * kGiB + slack_of(device))
         << row.version;
