@@ -255,20 +255,25 @@ std::vector<std::int64_t> split_of(const ServingSearch& search, const Configurat
   return {};
 }
 
-/// As many equal pipelines as hold the model, over all groups of a degree.
+/// Equal pipelines over groups of a degree: of as few stages as hold the model, and of as few that
+/// leave no group over.
 void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& list) {
   const ServingRequest& request = search.request();
   shape.pipeline_parallel = 1;
   const std::int64_t groups = room_for(*request.cluster, shape.placed());
   const auto& given = request.pipeline_parallel;
+  bool is_found = false;
   for (std::int64_t stages = 2; stages <= std::min(groups, request.model->num_layers); ++stages) {
-    if (groups % stages != 0) continue;
+    const bool takes_all = groups % stages == 0;
+    if (is_found && !takes_all) continue;
     if (given && std::find(given->begin(), given->end(), stages) == given->end()) continue;
     shape.pipeline_parallel = stages;
     try {
       shape.stage_layers.clear();
       shape.stage_layers = split_of(search, shape);
-      if (!shape.stage_layers.empty() && add(search, shape, list)) return;
+      if (shape.stage_layers.empty() || !add(search, shape, list)) continue;
+      if (takes_all) return;
+      is_found = true;
     } catch (const Error& error) {  // as in ServingSearch::deploy
       if (error.code() == ErrorCode::interrupted) throw;
       search.refuse(shape.name(), Cause::kernels, error.message());
