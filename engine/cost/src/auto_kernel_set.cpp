@@ -71,6 +71,17 @@ std::vector<KernelSet> preferred(const std::vector<KernelSet>& sets,
   return alike;
 }
 
+/// The best of them that runs on every device, as stages of one engine read one checkpoint; where
+/// none does, the best.
+KernelSet common_of(std::vector<KernelSet> sets, const std::vector<Device>& devices,
+                    const std::vector<std::int32_t>& bitwidths) {
+  const auto common = std::find_if(sets.begin(), sets.end(), [&](const KernelSet& set) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const Device& device) { return has_kernel(set, {device}, bitwidths); });
+  });
+  return std::move(common == sets.end() ? sets.front() : *common);
+}
+
 [[noreturn]] void refuse_devices(const std::vector<Device>& devices) {
   std::vector<std::string> names;
   for (const Device& device : devices) {
@@ -131,9 +142,10 @@ PricingContext pricing_context(ModelShape model, Cluster cluster,
   std::vector<Device> devices;
   for (const ClusterDevice& slot : cluster.devices) devices.push_back(slot.device);
   PricingContext context;
-  context.kernel_set = kernel_set == kAutoKernelSet
-                           ? recommended_kernel_sets(devices, asked, {}, folders).front()
-                           : find_kernel_set(kernel_set, folders);
+  context.kernel_set =
+      kernel_set == kAutoKernelSet
+          ? common_of(recommended_kernel_sets(devices, asked, {}, folders), devices, asked)
+          : find_kernel_set(kernel_set, folders);
   std::set<std::string> known;
   for (const Device& device : devices) {
     if (!known.insert(device.name).second) continue;

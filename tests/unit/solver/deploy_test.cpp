@@ -242,6 +242,18 @@ TEST(PlanServing, PipelinesOverUnlikeDevicesServeWhatNoTypeHolds) {
   }
 }
 
+// The A100 alone would run FP8, which the V100 has no kernel for; both have one for INT8 weights.
+TEST(PlanServing, StagesOfAPipelineHaveOneKernelSet) {
+  ServingRequest request = request_of("(2xV100-32G+1xA100-40G)", ServingGoal::rate);
+  request.model = shipped("llama-3.1-70b");
+  request.bitwidths = {8};
+  request.kv_bitwidths = {16};
+  request.slos = {slo_of(20, 1)};
+  const ServingPlans plans = plan_serving(request, folders());
+  ASSERT_FALSE(plans.rows.empty()) << plans.why_none;
+  EXPECT_EQ(plans.rows.front().parts.front().device, "V100-32G+A100-40G");
+}
+
 TEST(PlanServing, PipelinesOverUnlikeDevicesLowerNoRate) {
   for (const char* cluster : {"(1xA100-40G+2xT4-16G)", "2xA100-40G+2xL4", "2x(1xL4+1xT4-16G)",
                               "1xL4+1xT4-16G+1xV100-32G"}) {
