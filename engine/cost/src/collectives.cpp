@@ -18,7 +18,9 @@ constexpr models::AllReduceWays kPcieWays{{0.91e-6, 3.47e-6, 0.595}, {0, 1.224e-
 
 // vLLM's kernel needs NVLink beyond two devices: NCCL's ring instead, as RTX PRO 6000 has it (the
 // same script). Servers of A6000, RTX 4090 and RTX 3090 (AccelMark, TP 4 and 8) say the same within
-// a factor of two to both sides, and not that cards without direct access always take longer.
+// a factor of two to both sides, and not that cards without direct access always take longer; nor
+// does nccl-tests: 4 RTX 5090 35 GB/s (NVIDIA/nccl#1639; 30 here), 4 RTX 4090 12.7 GB/s
+// (tinygrad/open-gpu-kernel-modules#22; 15 here, and 147 us for 1 MiB where 153 were printed).
 constexpr models::NcclWays kPcieRing{{3.21e-6, 3.09e-6, 0.16}, {0, 1.41e-5, 0.478}};
 
 // NCCL's gathers, scatters and exchanges over NVSwitch: between its A100's and its H200's fits.

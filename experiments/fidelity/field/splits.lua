@@ -8,7 +8,10 @@ local measured = require "lib.measured"
 
 local path, why = measured.path "field/splits.csv"
 
--- Set before looking; rows about tensor parallelism over unlike cards ask for what no planner here proposes.
+-- Set before looking. What is not right, looked at: p15 and p16 ask for tensor parallelism over unlike cards, which no
+-- planner here proposes; p13 names no model; p23 ran out of memory with a context that is not said. In p17 and p22 the
+-- sums of two rented machines took about three times what nccl-tests printed for such cards elsewhere, which is what
+-- is priced (engine/cost/src/collectives.cpp).
 local least_right = 24
 
 -- Layers by device of one request's plan under llama.cpp.
@@ -199,8 +202,8 @@ return ts.experiment {
     t:expect(("at least %d of 26 are answered as people found"):format(least_right), right >= least_right,
       ("%d; not %s"):format(right, table.concat(wrong, ", ")), {
         value = right, here = { 19, 23 },
-        not_reproduced = "nobody here proposes tensor parallelism over unlike cards, and sums over PCIe without peer "
-          .. "access are priced too fast",
+        not_reproduced = "nobody here proposes tensor parallelism over unlike cards, two rented machines sum slower "
+          .. "over PCIe than others do, and two questions leave out the model or its context",
       })
   end,
 }
