@@ -64,7 +64,8 @@ local function answer(model, cluster, limit)
     best = math.max(best, row.rate_per_s)
     if not elaborate then plainest = math.max(plainest, row.rate_per_s) end
   end
-  return { rate = rows[1].rate_per_s, layout = rows[1].layout, best = best, plain = plainest }
+  return { rate = rows[1].rate_per_s, layout = rows[1].layout, best = best, plain = plainest,
+    fewer_bits = rows.quality_note ~= nil }
 end
 
 local function says(what, before, after)
@@ -83,6 +84,7 @@ for round = 1, rounds do
       if not before then return end
       local words = ("%s on %s and on %s"):format(model, text_of(cluster), text_of(more))
       assert.is_truthy(after, words)
+      if before.fewer_bits and not after.fewer_bits then return end -- the model's quality goes first
       words = says(words, before, after)
       assert.is_true(after.best * known_to >= before.best, words)
       assert.is_true(after.rate * known_to * simple >= before.rate, words)
@@ -93,6 +95,7 @@ for round = 1, rounds do
       if not before then return end
       local words = ("%s on %s with limits %d"):format(model, text_of(cluster), loose)
       assert.is_truthy(after, words)
+      if before.fewer_bits and not after.fewer_bits then return end
       words = says(words, before, after)
       assert.is_true(after.best * known_to >= before.best, words)
       assert.is_true(after.plain * known_to >= before.plain, words)
