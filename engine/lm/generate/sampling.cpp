@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
+#include "tessera/kernels/softmax.h"
 
 namespace tessera::lm {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kBlock = 64;          // scores whose highest is known
+constexpr std::size_t kRow = 4 * kBlock;    // scores that are summed up at once
+constexpr std::size_t kLanes = kBlock / 2;  // of a maximum, so that the compiler uses vectors
 
 void check_logits(std::span<const float> logits) {
   bool any = false;
@@ -28,103 +32,242 @@ void check_logits(std::span<const float> logits) {
   if (!any) refuse("logits", "all {} are -infinity: no token can follow", logits.size());
 }
 
+// Highest of each block; false where a number is not finite.
+bool find_highs(std::span<const float> scores, std::span<float> highs) {
+  float spoilt[kLanes] = {};  // Inf - Inf and NaN are NaN, and stay
+  for (std::size_t block = 0; block < highs.size(); ++block) {
+    const auto in =
+        scores.subspan(block * kBlock, std::min(kBlock, scores.size() - block * kBlock));
+    if (in.size() < kBlock) {
+      highs[block] = *std::max_element(in.begin(), in.end());
+      for (const float score : in) spoilt[0] += score - score;
+      continue;
+    }
+    float high[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const float a = in[i], b = in[i + kLanes];
+      high[i] = a > b ? a : b;
+      spoilt[i] += (a - a) + (b - b);
+    }
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i)
+        high[i] = high[i] > high[i + half] ? high[i] : high[i + half];
+    }
+    highs[block] = high[0];
+  }
+  return std::accumulate(std::begin(spoilt), std::end(spoilt), 0.0f) == 0;
+}
+
 }  // namespace
 
 Sampler::Sampler(const SamplingOptions& options, std::int64_t vocab_size)
     : options_(options),
       key_(Rng(options.seed).next()),
       seen_(static_cast<std::size_t>(vocab_size), 0),
-      weights_(static_cast<std::size_t>(vocab_size)) {}
+      highs_((static_cast<std::size_t>(vocab_size) + kBlock - 1) / kBlock) {}
 
-void Sampler::see(std::int32_t token) { seen_.at(static_cast<std::size_t>(token)) = 1; }
+void Sampler::see(std::int32_t token) {
+  char& seen = seen_.at(static_cast<std::size_t>(token));
+  if (!seen) text_.push_back(token);
+  seen = 1;
+}
 
-void Sampler::penalise(std::span<const float> logits) {
-  if (logits.size() != weights_.size()) {
-    refuse("logits", "there are {} for a vocabulary of {} tokens", logits.size(), weights_.size());
+void Sampler::read(std::span<const float> logits) {
+  if (logits.size() != seen_.size()) {
+    refuse("logits", "there are {} for a vocabulary of {} tokens", logits.size(), seen_.size());
   }
-  check_logits(logits);
-  std::copy(logits.begin(), logits.end(), weights_.begin());
-  if (options_.repetition_penalty == 1) return;
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (!seen_[i]) continue;
-    weights_[i] *= weights_[i] < 0 ? options_.repetition_penalty : 1 / options_.repetition_penalty;
+  scores_ = logits;
+  if (options_.repetition_penalty != 1) {
+    penalised_.assign(logits.begin(), logits.end());
+    const auto penalty = static_cast<float>(options_.repetition_penalty);
+    for (const std::int32_t token : text_) {
+      float& score = penalised_[static_cast<std::size_t>(token)];
+      score = score < 0 ? score * penalty : score / penalty;
+    }
+    scores_ = penalised_;
+  }
+  if (!find_highs(scores_, highs_)) check_logits(logits);
+  highest_ = *std::max_element(highs_.begin(), highs_.end());
+}
+
+std::int32_t Sampler::most_likely() const {
+  const auto block = std::find(highs_.begin(), highs_.end(), highest_) - highs_.begin();
+  const auto first = scores_.begin() + block * static_cast<std::ptrdiff_t>(kBlock);
+  return static_cast<std::int32_t>(std::find(first, scores_.end(), highest_) - scores_.begin());
+}
+
+// The highest is taken off first, as a small temperature would make it infinite.
+double Sampler::weight_of(float score) const {
+  return std::exp((double{score} - double{highest_}) / options_.temperature);
+}
+
+void Sampler::gather(float least) {
+  candidates_.clear();
+  for (std::size_t block = 0; block < highs_.size(); ++block) {
+    if (highs_[block] < least) continue;
+    const std::size_t end = std::min((block + 1) * kBlock, scores_.size());
+    for (std::size_t i = block * kBlock; i < end; ++i) {
+      if (scores_[i] < least) continue;
+      candidates_.push_back({static_cast<std::int32_t>(i), weight_of(scores_[i])});
+    }
   }
 }
 
-// Whatever is as likely as the k-th stays, as in Hugging Face's TopKLogitsWarper.
+// Whatever is as likely as the k-th stays, as in Hugging Face's TopKLogitsWarper. The k-th highest
+// of the blocks' highest scores is no higher than the k-th highest score.
 void Sampler::keep_top_k() {
-  const auto k = static_cast<std::size_t>(options_.top_k);
-  if (k == 0 || k >= weights_.size()) return;
-  sorted_ = weights_;
-  const auto last = sorted_.begin() + static_cast<std::ptrdiff_t>(k - 1);
-  std::nth_element(sorted_.begin(), last, sorted_.end(), std::greater<>());
-  for (double& weight : weights_) {
-    if (weight < *last) weight = kNever;
+  const auto k = static_cast<std::ptrdiff_t>(options_.top_k);
+  std::vector<float>& scores = scaled_;
+  const auto kth = [&] {
+    std::nth_element(scores.begin(), scores.begin() + (k - 1), scores.end(), std::greater<>());
+    return scores[static_cast<std::size_t>(k - 1)];
+  };
+  float least = kNever;
+  if (k <= static_cast<std::ptrdiff_t>(highs_.size())) {
+    scores = highs_;
+    least = kth();
   }
+  scores.clear();
+  for (std::size_t block = 0; block < highs_.size(); ++block) {
+    if (highs_[block] < least) continue;
+    const std::size_t end = std::min((block + 1) * kBlock, scores_.size());
+    for (std::size_t i = block * kBlock; i < end; ++i) {
+      if (scores_[i] >= least) scores.push_back(scores_[i]);
+    }
+  }
+  gather(kth());
 }
 
-void Sampler::normalise() {
-  const double highest = *std::max_element(weights_.begin(), weights_.end());
-  double sum = 0;
-  for (double& weight : weights_) sum += weight = std::exp(weight - highest);
-  for (double& weight : weights_) weight /= sum;
+// Tokens that together have top_p, and some more: those within so many times the temperature of the
+// highest score, more and more of them.
+void Sampler::gather_top_p() {
+  const double total = sum_by_rows();
+  for (double depth = 4;; depth *= 2) {
+    const bool whole = depth > 64;
+    gather(whole ? kNever : static_cast<float>(double{highest_} - depth * options_.temperature));
+    double sum = 0;
+    for (const Candidate& candidate : candidates_) sum += candidate.weight;
+    if (whole || sum > options_.top_p * total) return keep_top_p(whole ? sum : total);
+  }
 }
 
 // A token stays where those before it, in the order of their probability, have less than top_p
 // together: TopPLogitsWarper, which sums from the other end.
-void Sampler::keep_top_p() {
-  if (options_.top_p >= 1) return;
-  ids_.clear();
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] > 0) ids_.push_back(static_cast<std::int32_t>(i));
-  }
-  const auto probability = [&](std::int32_t id) -> double& {
-    return weights_[static_cast<std::size_t>(id)];
+void Sampler::keep_top_p(double total) {
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
   };
-  std::stable_sort(ids_.begin(), ids_.end(),
-                   [&](std::int32_t a, std::int32_t b) { return probability(a) > probability(b); });
-  double before = 0;
-  for (std::size_t i = 0; i < ids_.size(); ++i) {
-    double& own = probability(ids_[i]);
-    const bool kept = i == 0 || before < options_.top_p;
-    if (kept) {
-      before += own;
+  // The first one that has top_p before it, by halves.
+  auto first = candidates_.begin(), last = candidates_.end();
+  double sum = 0;
+  while (last - first > 1) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, before);
+    double half = 0;
+    for (auto it = first; it != middle; ++it) half += it->weight;
+    if (sum + half < options_.top_p * total) {
+      sum += half;
+      first = middle;
     } else {
-      own = 0;
+      last = middle;
     }
   }
-  for (const std::int32_t id : ids_) probability(id) /= before;
+  candidates_.erase(last, candidates_.end());
+  std::ranges::sort(candidates_, {}, &Candidate::id);
 }
 
-std::span<const double> Sampler::probabilities(std::span<const float> logits) {
-  penalise(logits);
-  if (options_.temperature == 0) {
-    const auto best = std::max_element(weights_.begin(), weights_.end()) - weights_.begin();
-    std::fill(weights_.begin(), weights_.end(), 0.0);
-    weights_[static_cast<std::size_t>(best)] = 1;
-    return weights_;
+void Sampler::select() {
+  all_ = options_.top_k == 0 || options_.top_k >= static_cast<std::int64_t>(scores_.size());
+  if (!all_) {
+    keep_top_k();
+    if (options_.top_p >= 1) return;
+    double total = 0;
+    for (const Candidate& candidate : candidates_) total += candidate.weight;
+    keep_top_p(total);
+  } else if (options_.top_p < 1) {
+    all_ = false;
+    gather_top_p();
   }
-  // The highest is taken off first, as a small temperature would make it infinite.
-  const double highest = *std::max_element(weights_.begin(), weights_.end());
-  for (double& weight : weights_) weight = (weight - highest) / options_.temperature;
-  keep_top_k();
-  normalise();
-  keep_top_p();
-  return weights_;
+}
+
+// Weights of each row of scores, and of all.
+double Sampler::sum_by_rows() {
+  const std::size_t count = scores_.size(), whole = count / kRow, rest = count % kRow;
+  scaled_.resize(count);
+  // A difference of two scores over the smallest temperature that is a number is 0 or very large.
+  const auto temperature =
+      static_cast<float>(std::max(options_.temperature, double{std::numeric_limits<float>::min()}));
+  for (std::size_t i = 0; i < count; ++i) scaled_[i] = (scores_[i] - highest_) / temperature;
+  row_sums_.resize(whole + (rest > 0 ? 1 : 0));
+  const auto columns = static_cast<std::int64_t>(kRow);
+  if (whole > 0) {
+    kernels::log_sum_exp(scaled_.data(), {0, static_cast<std::int64_t>(whole)}, columns,
+                         row_sums_.data());
+  }
+  if (rest > 0) {
+    kernels::log_sum_exp(scaled_.data() + whole * kRow, {0, 1}, static_cast<std::int64_t>(rest),
+                         &row_sums_.back());
+  }
+  double total = 0;
+  for (float& sum : row_sums_) total += double{sum = std::exp(sum)};
+  return total;
+}
+
+std::int32_t Sampler::draw_from_all(double draw) {
+  double left = draw * sum_by_rows();
+  std::size_t row = 0,
+              possible = 0;  // the last row with a weight is taken where rounding leaves something
+  for (; row < row_sums_.size(); ++row) {
+    if (row_sums_[row] > 0) possible = row;
+    if (left < double{row_sums_[row]}) break;
+    left -= double{row_sums_[row]};
+  }
+  const std::size_t first = possible * kRow, end = std::min(first + kRow, scores_.size());
+  std::size_t token = first;
+  for (std::size_t i = first; i < end; ++i) {
+    const double weight = weight_of(scores_[i]);
+    if (weight <= 0) continue;
+    token = i;
+    if ((left -= weight) < 0) break;
+  }
+  return static_cast<std::int32_t>(token);
+}
+
+std::int32_t Sampler::draw_from_candidates(double draw) const {
+  double left = 0;
+  for (const Candidate& candidate : candidates_) left += candidate.weight;
+  left *= draw;
+  std::int32_t token = 0;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.weight <= 0) continue;
+    token = candidate.id;
+    if ((left -= candidate.weight) < 0) break;
+  }
+  return token;  // the last one where rounding leaves something
 }
 
 std::int32_t Sampler::choose(std::span<const float> logits, std::int64_t step) {
-  const std::span<const double> chances = probabilities(logits);
+  read(logits);
+  if (options_.temperature == 0) return most_likely();
+  select();
   const double draw = Rng(key_ + static_cast<std::uint64_t>(step)).uniform();
-  double sum = 0;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < chances.size(); ++i) {
-    if (chances[i] <= 0) continue;
-    last = i;
-    sum += chances[i];
-    if (draw < sum) break;
+  return all_ ? draw_from_all(draw) : draw_from_candidates(draw);
+}
+
+std::vector<double> Sampler::probabilities(std::span<const float> logits) {
+  read(logits);
+  std::vector<double> result(scores_.size(), 0);
+  if (options_.temperature == 0) {
+    result[static_cast<std::size_t>(most_likely())] = 1;
+    return result;
   }
-  return static_cast<std::int32_t>(last);  // the last one where rounding leaves the sum below 1
+  select();
+  if (all_) gather(kNever);
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  for (const Candidate& candidate : candidates_)
+    result[static_cast<std::size_t>(candidate.id)] = candidate.weight / total;
+  return result;
 }
 
 }  // namespace tessera::lm

@@ -88,7 +88,7 @@ int probabilities(lua_State* L) {
   const lua_kit::Options options(L, 1, probabilities_options(), kProbabilities);
   const std::vector<float> logits = logits_of(options);
   lm::Sampler sampler = sampler_of(options, logits.size());
-  const std::span<const double> chances = sampler.probabilities(logits);
+  const std::vector<double> chances = sampler.probabilities(logits);
   lua_kit::push_numbers(L, {chances.begin(), chances.end()});
   return 1;
 }

@@ -62,7 +62,7 @@ TEST(Sampling, StandsSmallTemperaturesAndLargeLogits) {
 TEST(Sampling, PenalisesEachTokenOfTheTextOnce) {
   // Hugging Face's RepetitionPenaltyLogitsProcessor: negative ones multiplied, others divided.
   const auto found = probabilities({1, -1, 2, 0.5f}, {.repetition_penalty = 1.25}, {0, 1, 1, 1});
-  const auto expected = softmax({1 / 1.25, -1.25, 2, 0.5});
+  const auto expected = softmax({1 / 1.25f, -1.25, 2, 0.5});  // logits are f32
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], expected[i], 1e-15);
 }
 
@@ -181,6 +181,78 @@ TEST(Sampling, DrawsByTheDistribution) {
         4);
     EXPECT_LT(normal_score(chi_square(logits, {.top_k = 3, .seed = seed}, top3, 20000)), 4);
   }
+}
+
+// The definition, in double and by sorting: what `probabilities` and `choose` are measured against.
+std::vector<double> by_definition(const std::vector<float>& logits,
+                                  const SamplingOptions& options) {
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  std::size_t count = order.size();
+  if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(count)) {
+    const float kth = logits[order[static_cast<std::size_t>(options.top_k - 1)]];
+    while (logits[order[count - 1]] < kth) --count;
+  }
+  std::vector<double> weights(logits.size());
+  double total = 0, sum = 0, left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    weights[order[i]] =
+        std::exp((double{logits[order[i]]} - logits[order[0]]) / options.temperature);
+    total += weights[order[i]];
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    double& weight = weights[order[i]];
+    if (options.top_p < 1 && i > 0 && sum >= options.top_p * total) {
+      weight = 0;
+    } else {
+      sum += weight;
+    }
+  }
+  for (double& weight : weights) left += weight;
+  for (double& weight : weights) weight /= left;
+  return weights;
+}
+
+// A vocabulary of every length beside the sizes of blocks and rows; scores with ties and -infinity.
+TEST(Sampling, ChoosesByTheDefinitionInLargeVocabularies) {
+  Rng rng(20261126);
+  int near = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    SCOPED_TRACE(trial);
+    const auto size = static_cast<std::size_t>(1 + rng.uniform() * (trial % 3 == 0 ? 70 : 3000));
+    std::vector<float> logits(size);
+    const double spread = std::exp(6 * rng.uniform() - 2);
+    for (float& logit : logits) {
+      logit = static_cast<float>(spread * (rng.uniform() + rng.uniform() - 1));
+      if (trial % 2 == 0) logit = std::round(logit);
+      if (trial % 5 == 0 && rng.uniform() < 0.3) logit = -std::numeric_limits<float>::infinity();
+    }
+    logits[static_cast<std::size_t>(rng.uniform() * static_cast<double>(size))] = 1;
+    SamplingOptions options{.temperature = std::exp(4 * rng.uniform() - 3),
+                            .seed = static_cast<std::uint64_t>(trial)};
+    if (trial % 4 >= 2) options.top_k = static_cast<std::int64_t>(1 + rng.uniform() * 200);
+    if (trial % 2 == 1) options.top_p = rng.uniform();
+    const std::vector<double> expected = by_definition(logits, options);
+    Sampler sampler(options, static_cast<std::int64_t>(size));
+    const std::vector<double> found = sampler.probabilities(logits);
+    // Which of two equally likely tokens is the last one that top_p keeps may hang on rounding.
+    double difference = 0;
+    for (std::size_t i = 0; i < size; ++i) difference += std::abs(found[i] - expected[i]);
+    if (difference > 1e-9) ++near;
+    for (int step = 0; step < 20; ++step) {
+      const auto token = static_cast<std::size_t>(sampler.choose(logits, step));
+      EXPECT_GT(found[token], 0);
+      const double draw =
+          Rng(Rng(options.seed).next() + static_cast<std::uint64_t>(step)).uniform();
+      double below = 0;
+      for (std::size_t i = 0; i < token; ++i) below += found[i];
+      EXPECT_GT(draw, below - 1e-5);
+      EXPECT_LT(draw, below + found[token] + 1e-5);
+    }
+  }
+  EXPECT_LE(near, 2);
 }
 
 TEST(Sampling, NoticesAnotherDistribution) {

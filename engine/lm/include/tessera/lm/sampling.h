@@ -73,26 +73,43 @@ class Sampler {
   void see(std::int32_t token);
 
   /// The token after `logits` [vocab_size], as the `step`-th of a text. Among equally likely tokens
-  /// the first is the most likely, for temperature 0 and for what top_p keeps.
+  /// the first is the most likely, for temperature 0 and for what top_p keeps. Sums over the
+  /// vocabulary are within 1e-6 (kernels::log_sum_exp).
   /// @throws Error{invalid_argument} where a logit is NaN or +infinity, or all are -infinity
   std::int32_t choose(std::span<const float> logits, std::int64_t step);
 
-  /// Probabilities [vocab_size] that `choose` draws by, 0 for what it leaves out; valid until the
-  /// next call. @throws as choose
-  std::span<const double> probabilities(std::span<const float> logits);
+  /// Probabilities [vocab_size] that `choose` draws by, 0 for what it leaves out. @throws as choose
+  std::vector<double> probabilities(std::span<const float> logits);
 
  private:
-  void penalise(std::span<const float> logits);
+  struct Candidate {
+    std::int32_t id = 0;
+    double weight = 0;  ///< its probability over the most likely token's
+  };
+
+  void read(std::span<const float> logits);
+  std::int32_t most_likely() const;
+  double weight_of(float score) const;
+  void gather(float least);
+  void select();
   void keep_top_k();
-  void normalise();
-  void keep_top_p();
+  void gather_top_p();
+  void keep_top_p(double total);
+  double sum_by_rows();
+  std::int32_t draw_from_all(double draw);
+  std::int32_t draw_from_candidates(double draw) const;
 
   SamplingOptions options_;
   std::uint64_t key_;
-  std::vector<char> seen_;         ///< [vocab_size]
-  std::vector<double> weights_;    ///< [vocab_size] logits, then probabilities
-  std::vector<double> sorted_;     ///< scratch
-  std::vector<std::int32_t> ids_;  ///< scratch
+  std::vector<char> seen_;                ///< [vocab_size]
+  std::vector<std::int32_t> text_;        ///< the tokens of seen_, each once
+  std::span<const float> scores_;         ///< [vocab_size] logits, after the penalty
+  std::vector<float> penalised_;          ///< [vocab_size] scratch
+  std::vector<float> highs_;              ///< the highest score of each block
+  float highest_ = 0;                     ///< of all
+  bool all_ = false;                      ///< every token may follow; else the candidates
+  std::vector<Candidate> candidates_;     ///< by id
+  std::vector<float> scaled_, row_sums_;  ///< scratch
 };
 
 }  // namespace tessera::lm
