@@ -12,13 +12,15 @@ local devices = {
     "A100 80G", "A100-SXM-80GB", "NVIDIA A100 80GB PCIe", "A100-PCIe-80GB", "nvidia-a100-80gb", "A100 SXM4 80 GB" },
   ["A100-40G"] = { "NVIDIA A100-SXM4-40GB", "A100 40GB", "A100-PCIE-40GB", "a100-40gib", "A100_40G" },
   ["H100-80G"] = { "H100", "H100 SXM", "h100-sxm5", "NVIDIA H100 80GB HBM3", "H100SXM", "H100 80GB", "H100-SXM5-80GB" },
-  ["H100-PCIe"] = { "H100 PCIe", "NVIDIA H100 PCIe", "h100_pcie", "H100PCIe" },
+  ["H100-PCIe"] = { "3D controller: NVIDIA Corporation GH100 [H100 PCIe] (rev a1)", "H100 PCIe",
+    "NVIDIA H100 PCIe", "h100_pcie", "H100PCIe" },
   ["H100-NVL"] = { "H100 NVL", "NVIDIA H100 NVL", "H100-94G", "H100NVL" },
   ["H200-141G"] = { "H200", "NVIDIA H200", "H200 SXM", "H200-141GB" },
   ["H200-NVL"] = { "NVIDIA H200 NVL", "H200 NVL" },
   ["B200-180G"] = { "B200", "NVIDIA B200", "B200-192GB" },
   ["B300"] = { "NVIDIA B300 SXM6 AC", "B300 288GB" },
-  ["T4-16G"] = { "T4", "Tesla T4", "NVIDIA T4", "Tesla-T4", "t4 16GB" },
+  ["T4-16G"] = { "T4", "Tesla T4", "NVIDIA Corporation TU104GL [Tesla T4] (rev a1)", "NVIDIA T4", "Tesla-T4",
+    "t4 16GB" },
   ["V100-16G"] = { "V100", "Tesla V100", "Tesla V100-SXM2-16GB", "V100 16GB", "V100-PCIE-16GB" },
   ["V100-32G"] = { "V100 32GB", "Tesla V100-SXM2-32GB", "V100-32GB", "V100 SXM2 32 GB" },
   ["P100-16G"] = { "P100", "Tesla P100-PCIE-16GB" },
@@ -27,12 +29,18 @@ local devices = {
   ["L40"] = { "NVIDIA L40", "L40 48GB" },
   ["L40S"] = { "NVIDIA L40S", "L40S-48GB", "l40s" },
   ["A10G"] = { "NVIDIA A10G", "A10G 24GB" },
-  ["A2"] = { "NVIDIA A2", "A2 16GB" },
+  ["A2"] = { "NVIDIA A2", "A2 16GB" }, ["A16"] = { "NVIDIA A16" },
+  ["A2000"] = { "RTX A2000", "NVIDIA RTX A2000 12GB" },
+  ["RTX-4000-SFF-Ada"] = { "NVIDIA RTX 4000 SFF Ada Generation" },
+  ["RTX-4070-Laptop"] = { "NVIDIA GeForce RTX 4070 Laptop GPU" },
+  ["RTX-5060-Ti-8G"] = { "RTX 5060 Ti 8GB" }, ["RTX-5060-Ti-16G"] = { "RTX 5060 Ti", "NVIDIA GeForce RTX 5060 Ti" },
+  ["Jetson-AGX-Orin-64G"] = { "Jetson AGX Orin", "Jetson AGX Orin 64GB" },
   ["A30"] = { "NVIDIA A30", "A30-24GB" },
   ["A40"] = { "NVIDIA A40", "A40-48GB" },
   ["A6000"] = { "RTX A6000", "RTX-A6000", "NVIDIA RTX A6000", "rtxa6000", "A6000 48GB", "Quadro RTX A6000" },
   ["RTX-3090"] = { "3090", "RTX 3090", "RTX3090", "RTX3090-24G", "GeForce RTX 3090", "NVIDIA GeForce RTX 3090",
-    "rtx_3090", "3090 24GB" },
+    "rtx_3090", "3090 24GB", "3090s", "GA102 [GeForce RTX 3090]",
+    "VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090 Lite Hash Rate] (rev a1)" },
   ["RTX-4090"] = { "4090", "RTX 4090", "rtx4090", "NVIDIA GeForce RTX 4090", "RTX-4090-24GB" },
   ["RTX-5090"] = { "5090", "RTX 5090 32GB", "NVIDIA GeForce RTX 5090" },
   ["RTX-2080-Ti"] = { "RTX 2080 Ti", "2080ti", "GeForce RTX 2080 Ti" },
@@ -88,6 +96,13 @@ local clusters = {
   ["p3.16xlarge+g6.12xlarge"] = { 12, "V100-16G", 2 }, ["a2-highgpu-8g"] = { 8, "A100-40G", 1 },
   ["a2-ultragpu-1g"] = { 1, "A100-80G", 1 }, ["G2-Standard-48"] = { 4, "L4", 1 },
   ["Standard_NC24ads_A100_v4"] = { 1, "A100-80G", 1 }, ["nc64as_t4_v3"] = { 4, "T4-16G", 1 },
+  ["RTX 3090 x2"] = { 2, "RTX-3090", 1 }, ["H100x8"] = { 8, "H100-80G", 1 }, ["8 H100"] = { 8, "H100-80G", 1 },
+  ["NVIDIA H100 80GB HBM3 x 8"] = { 8, "H100-80G", 1 }, ["A100-80GB:8"] = { 8, "A100-80G", 1 },
+  ["gpu:a100:4"] = { 4, "A100-80G", 1 }, ["gpu_8x_h100_sxm5"] = { 8, "H100-80G", 1 },
+  ["dual 3090"] = { 2, "RTX-3090", 1 }, ["2x3090s"] = { 2, "RTX-3090", 1 },
+  ["4 A100 40GB + 2 L4"] = { 6, "A100-40G", 2 }, ["2x8xH100"] = { 16, "H100-80G", 2 }, ["2x4xL4"] = { 8, "L4", 2 },
+  ["ml.g5.12xlarge"] = { 4, "A10G", 1 }, ["Standard_ND96asr_v4"] = { 8, "A100-40G", 1 },
+  ["3090 Ti"] = { 1, "RTX-3090-Ti", 1 }, ["L40S x 4"] = { 4, "L40S", 1 },
   ["2 x L4 (PCIe)"] = { 2, "L4", 1 }, ["H200"] = { 1, "H200-141G", 1 },
 }
 
@@ -165,6 +180,8 @@ local models = {
   ["mistral-small-22b"] = { { "mistralai/Mistral-Small-Instruct-2409" }, { "mistralai/Codestral-22B-v0.1" } },
   ["llama-2-13b"] = { { "lmsys/vicuna-13b-v1.5" }, { "NousResearch/Nous-Hermes-Llama2-13b" },
     { "TheBloke/Llama-2-13B-chat-GPTQ", "gptq", 4 } },
+  ["bloom-7b1"] = { { "bigscience/bloom-7b1" } },
+  ["codellama-34b"] = { { "WizardLMTeam/WizardCoder-Python-34B-V1.0" } },
   ["starcoder2-15b"] = { { "bigcode/starcoder2-15b" } },
   ["deepseek-r1-distill-qwen-1.5b"] = { { "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B" },
     { "unsloth/DeepSeek-R1-Distill-Qwen-1.5B-GGUF:Q8_0", "gguf q8_0", 8 } },
@@ -235,6 +252,11 @@ describe("a cluster's name", function()
       function() return ts.cluster "Foo 9000" end)
     raises("not_found", "there is 'RTX-3090'", function() return ts.cluster "2xRTX-3090-12G" end)
     raises("out_of_range", "5000", function() return ts.cluster "5000xT4" end)
+    for _, text in ipairs { "8 GiB", "0 H100", "H100 x0", "x8", ":8", "2x2x2xL4", "8 of them", "two A100" } do
+      local ok, why = pcall(ts.cluster, text)
+      assert.is_false(ok, text)
+      assert.not_matches("\n", why.message)
+    end
   end)
 end)
 
@@ -304,7 +326,9 @@ describe("a model's name", function()
       ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] = "unknown model", ["microsoft/Phi-4-multimodal"] = "unknown model",
       ["foo/Llama-3.1-8B-to-4B"] = "unknown model", ["MiniMaxAI/MiniMax-M2"] = "none of the %d+ that ship",
       ["Qwen/Qwen9-1B"] = "or give the path of its config.json",
-      ["opt"] = "unknown model",
+      ["opt"] = "it may be opt%-1.3b or .* others; write which", ["qwen"] = "it may be qwen1.5%-0.5b or ",
+      ["llama 70b"] = "it may be llama%-2%-70b or llama%-3%-70b or llama%-3.1%-70b or llama%-3.3%-70b; write which",
+      ["Llama-3.1-8B-Q4_K_M.gguf"] = "no such file or folder; 'Llama%-3.1%-8B%-Q4_K_M' plans without it",
       ["../models/opt-30b"] = "unknown model", ["opt-30b\0"] = "unknown model", ["no/such"] = "unknown model",
       ["awq"] = "unknown model", ["-"] = "unknown model", ["Qwen/"] = "unknown model", [":8b"] = "unknown model",
     } do

@@ -125,8 +125,15 @@ ModelShape model_named(const std::string& name, const core_lua::Environment& env
                        const std::string& where) {
   const DataFolders& folders = environment.folders;
   const bool has_slash = name.find('/') != std::string::npos;
-  if (is_path_of_model(name, has_slash)) return model_at(name, environment);
+  const bool is_path = is_path_of_model(name, has_slash);
+  const bool absent = !has_slash && is_weights(name) && file_kind(name) == FileKind::none;
+  if (is_path && !absent) return model_at(name, environment);
   const NamedModel found = find_model(name, folders);
+  if (absent && found.file.empty()) return model_at(name, environment);  // says what is welcome
+  if (absent) {
+    refuse(ErrorCode::not_found, quote(name), "no such file or folder; {} plans without it",
+           quote(std::filesystem::path(name).stem().string()));
+  }
   if (found.file.empty()) refuse_model(name, found, folders, where);
   ModelShape model = model_from_json(read_json_file(found.file), found.file);
   if (!found.is_name) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "counted.h"
 #include "instances.h"
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/device_name.h"
@@ -396,7 +397,7 @@ bool looks_like_text(const std::string& name) {
 }  // namespace
 
 std::string cluster_file(const std::string& name, const DataFolders& folders) {
-  std::string own = lower(name);
+  std::string own = instance_key(name);
   std::replace(own.begin(), own.end(), ' ', '-');
   if (own.starts_with("nvidia-")) own.erase(0, 7);
   if (own.starts_with("hgx-"))
@@ -418,7 +419,7 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
   if (!path.empty()) return cluster_from_json(read_json_file(path), path, folders);
   if (name.ends_with(".json")) return cluster_from_json(read_json_file(name), name, folders);
   if (auto instance = find_instance(name, folders)) return *std::move(instance);
-  if (looks_like_text(name) || names_device(name, folders)) {
+  if (looks_like_text(name) || names_device(name, folders) || counts_devices(name, folders)) {
     return cluster_from_text(name, folders);
   }
   refuse_name(name, folders, where);

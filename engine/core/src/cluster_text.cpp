@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "counted.h"
 #include "instances.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/device.h"
@@ -27,17 +28,12 @@ constexpr const char* kExample = "as in '3xT4-16G+1xV100-32G@100Gbps'";
   throw Error(code, fmt::format("cluster {}: {}", quote(text), problem), "cluster");
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 // "100Gbps" or "100 Gb/s" to bytes per second.
 double parse_network(std::string_view rate, std::string_view whole) {
   double gbps = 0;
   const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), gbps);
-  const std::string unit = lower(trimmed(rate.substr(static_cast<std::size_t>(end - rate.data()))));
+  const std::string unit =
+      lower(stripped(rate.substr(static_cast<std::size_t>(end - rate.data()))));
   if (error == std::errc::result_out_of_range) gbps = HUGE_VAL;
   if (error == std::errc::invalid_argument || (unit != "gbps" && unit != "gb/s")) {
     refuse_text(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}; "
@@ -63,42 +59,29 @@ std::vector<std::string_view> cut_at(std::string_view text, std::string_view mar
     if (text[i] == '(' && ++depth > 1) refuse_text(whole, "parentheses within parentheses");
     if (text[i] == ')' && --depth < 0) refuse_text(whole, "')' without '(' before it");
     if (marks.find(text[i]) == std::string_view::npos || depth > 0) continue;
-    parts.push_back(trimmed(text.substr(begin, i - begin)));
+    parts.push_back(stripped(text.substr(begin, i - begin)));
     begin = i + 1;
   }
   if (depth > 0) refuse_text(whole, "'(' without ')' after it");
-  parts.push_back(trimmed(text.substr(begin)));
+  parts.push_back(stripped(text.substr(begin)));
   return parts;
 }
 
-struct Term {
-  std::size_t count = 0;
-  std::string_view what;
-};
-
 constexpr const char* kBetweenTerms = "+,";
 
-// The letters between a count and a device: "x", "X", "*" or "\u00d7"; 0 where there is none.
-std::size_t times_sign(std::string_view text) {
-  if (!text.empty() && std::string_view("xX*").find(text.front()) != std::string_view::npos)
-    return 1;
-  constexpr std::string_view kTimes = "\u00d7";
-  return text.starts_with(kTimes) ? kTimes.size() : 0;
-}
-
 // "3xT4-16G", "3 x T4-16G", or "T4-16G" for one; `place` is "term 1" for the message.
-Term parse_term(std::string_view term, const std::string& place, std::string_view whole) {
+Counted parse_term(std::string_view term, const std::string& place, std::string_view whole) {
   if (term.empty()) {
     refuse_text(whole, fmt::format("{} is empty; write COUNTxDEVICE, {}", place, kExample));
   }
   const std::size_t digits = std::min(term.find_first_not_of("0123456789"), term.size());
   if (digits == 0 && term.front() != '(' && term.front() != '-') return {1, term};
-  const std::string_view rest = trimmed(term.substr(digits));
+  const std::string_view rest = stripped(term.substr(digits));
   if (digits == 0 || times_sign(rest) == 0) {
     refuse_text(whole,
                 fmt::format("{} is {}; write COUNTxDEVICE, {}", place, quote(term), kExample));
   }
-  Term result;
+  Counted result;
   const auto [end, error] = std::from_chars(term.data(), term.data() + digits, result.count);
   if (error != std::errc() || result.count < 1 || result.count > kMaxClusterDevices) {
     refuse_text(whole,
@@ -106,7 +89,7 @@ Term parse_term(std::string_view term, const std::string& place, std::string_vie
                             quote(term.substr(0, digits), 20), kMaxClusterDevices),
                 ErrorCode::out_of_range);
   }
-  result.what = trimmed(rest.substr(times_sign(rest)));
+  result.what = stripped(rest.substr(times_sign(rest)));
   if (result.what.empty()) {
     refuse_text(whole, fmt::format("{} is {}, without a device; write COUNTxDEVICE, {}", place,
                                    quote(term), kExample));
@@ -120,18 +103,19 @@ class NodeReader {
   NodeReader(std::string_view whole, const DataFolders& folders, Cluster& cluster)
       : whole_(whole), folders_(folders), cluster_(cluster) {}
 
-  // "3xT4-16G", "(2xT4-16G+1xL4)" or "2x(4xT4-16G)".
+  // "3xT4-16G", "(2xT4-16G+1xL4)", "2x(4xT4-16G)" or "2x4xT4-16G".
   void add(std::string_view text, const std::string& place) {
-    bool grouped = text.ends_with(')');
-    Term node{1, text};
+    const auto is_device = [&](std::string_view what) {  // "L4 (PCIe)"
+      return what.find(" (") != std::string_view::npos && names_device(std::string(what), folders_);
+    };
+    bool grouped = text.ends_with(')') && !is_device(text);
+    Counted node{1, text};
     if (grouped && !text.starts_with('(')) {
       node = parse_term(text, place, whole_);
-      const bool named = node.what.find(" (") != std::string_view::npos &&
-                         names_device(std::string(node.what), folders_);  // "2 x L4 (PCIe)"
-      grouped = !named;
+      grouped = !is_device(node.what);
     }
     if (!grouped) {
-      if (add_shipped(text, place)) return;
+      if (add_shipped(text, place) || add_nodes(text, place)) return;
       return add_node({parse_device(text, place)});
     }
     if (!node.what.starts_with('(') || node.what.find(')') + 1 != node.what.size()) {
@@ -154,22 +138,28 @@ class NodeReader {
   };
 
   ClusterDevices parse_device(std::string_view text, const std::string& place) const {
-    const Term term = term_of(text, place);
+    const Counted term = term_of(text, place);
     const std::string where = fmt::format("cluster {}: {}", quote(whole_), place);
     return {find_device(std::string(term.what), folders_, where, &cluster_.notes), term.count};
   }
 
-  // A number of three digits may be a model's: "7900XTX", "4090".
-  Term term_of(std::string_view text, const std::string& place) const {
+  // A number of three digits may be a model's ("7900XTX", "4090"), and one without a sign a word's
+  // ("3D controller: ... [H100 PCIe]").
+  Counted term_of(std::string_view text, const std::string& place) const {
     constexpr std::size_t kModelDigits = 3;
     const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    if (digits >= kModelDigits && names_device(std::string(text), folders_)) return {1, text};
+    const bool plain = digits > 0 && times_sign(stripped(text.substr(digits))) > 0;
+    const bool may_be_name = digits >= kModelDigits || (digits > 0 && !plain);
+    if (may_be_name && names_device(std::string(text), folders_)) return {1, text};
+    if (const auto counted = plain ? std::nullopt : counted_otherwise(text, folders_)) {
+      return *counted;
+    }
     return parse_term(text, place, whole_);
   }
 
   // "2xDGX-H100": whether a term is some of a cluster that ships, which are added then.
   bool add_shipped(std::string_view text, const std::string& place) {
-    const Term term = term_of(text, place);
+    const Counted term = term_of(text, place);
     const std::string name(term.what);
     if (names_device(name, folders_)) return false;
     if (cluster_file(name, folders_).empty() && !find_instance(name, folders_)) return false;
@@ -178,6 +168,15 @@ class NodeReader {
       cluster_.notes.push_back(fmt::format("{} is taken for {}", name, shipped.name));
     }
     for (std::size_t i = 0; i < term.count; ++i) append(shipped, place);
+    return true;
+  }
+
+  // "2x8xH100": nodes of one type, which are added then.
+  bool add_nodes(std::string_view text, const std::string& place) {
+    const Counted nodes = term_of(text, place);
+    if (!counts_devices(nodes.what, folders_)) return false;
+    const ClusterDevices devices = parse_device(nodes.what, place);
+    for (std::size_t i = 0; i < nodes.count; ++i) add_node({devices});
     return true;
   }
 
@@ -256,7 +255,7 @@ void read_suffixes(std::span<const std::string_view> suffixes, std::string_view 
 }  // namespace
 
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders) {
-  const std::string_view whole = trimmed(text);
+  const std::string_view whole = stripped(text);
   if (whole.empty())
     refuse_text(text, fmt::format("empty; write COUNTxDEVICE terms, {}", kExample));
   if (whole.size() > kMaxTextLength) {

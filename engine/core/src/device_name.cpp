@@ -31,7 +31,8 @@ constexpr std::string_view kEmptyWords[] = {
     "card",   "tensor",  "core",   "accelerator", "mac",     "generation", "blackwell",
     "series", "edition", "server", "workstation", "hbm2",    "hbm2e",      "hbm3",
     "hbm3e",  "oam",     "chip",   "corporation", "desktop", "superchip",  "quadro",
-    "studio", "r",       "tm"};
+    "studio", "r",       "tm",     "gpus",        "lite",    "hash",       "rate",
+    "mega"};
 constexpr std::string_view kSeries[] = {"nvidia",  "quadro", "rtx", "gtx", "rx",
                                         "geforce", "tesla",  "amd", "arc", "apple"};
 constexpr std::string_view kForms[] = {"sxm", "pcie", "nvl"};
@@ -131,6 +132,22 @@ std::optional<Fit> fit_of(const DeviceSheet& sheet, const DeviceName& wanted) {
   return fit;
 }
 
+// All sheets that fit, also those of one where several are written: "3090s".
+std::vector<Fit> fits_of(DeviceName wanted, const std::vector<DeviceSheet>& sheets) {
+  std::vector<Fit> fits;
+  if (wanted.model.empty()) return fits;
+  for (const DeviceSheet& sheet : sheets) {
+    if (const auto fit = fit_of(sheet, wanted)) fits.push_back(*fit);
+  }
+  const std::size_t size = wanted.model.size();
+  if (!fits.empty() || size < 3 || wanted.model.back() != 's' ||
+      !is_name_digit(wanted.model[size - 2])) {
+    return fits;
+  }
+  wanted.model.pop_back();
+  return fits_of(std::move(wanted), sheets);
+}
+
 std::string sheet_names(const std::vector<Fit>& fits, const DeviceSheet* without) {
   std::vector<std::string> names;
   for (const Fit& fit : fits) {
@@ -174,6 +191,12 @@ std::string near_miss(const DeviceName& wanted, const std::vector<DeviceSheet>& 
 DeviceName parse_device_name(std::string_view text) {
   DeviceName name;
   if (text.size() > 128) return name;
+  // lspci's "NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)": the chip, and the board in
+  // brackets.
+  if (const std::size_t end = text.rfind(']'); end != std::string_view::npos) {
+    const std::size_t begin = text.rfind('[', end);
+    if (begin != std::string_view::npos) text = text.substr(begin + 1, end - begin - 1);
+  }
   std::vector<std::string> kept;
   const std::vector<std::string> words = name_words(text);
   bool quadro = false;
@@ -199,10 +222,7 @@ DeviceName parse_device_name(std::string_view text) {
 bool names_device(const std::string& name, const DataFolders& folders) {
   if (!folders.find("devices", name).empty()) return true;
   const DeviceName wanted = parse_device_name(name);
-  if (wanted.model.empty()) return false;
-  const std::vector<DeviceSheet> sheets = all_sheets(folders);
-  return std::any_of(sheets.begin(), sheets.end(),
-                     [&](const DeviceSheet& sheet) { return fit_of(sheet, wanted).has_value(); });
+  return !wanted.model.empty() && !fits_of(wanted, all_sheets(folders)).empty();
 }
 
 Device find_device(const std::string& name, const DataFolders& folders, const std::string& where,
@@ -212,11 +232,7 @@ Device find_device(const std::string& name, const DataFolders& folders, const st
   if (!folders.find("devices", file).empty()) return find_sheet(file, folders, where);
   const DeviceName wanted = parse_device_name(name);
   const std::vector<DeviceSheet> sheets = all_sheets(folders);
-  std::vector<Fit> fits;
-  for (const DeviceSheet& sheet : sheets) {
-    if (wanted.model.empty()) break;
-    if (const auto fit = fit_of(sheet, wanted)) fits.push_back(*fit);
-  }
+  const std::vector<Fit> fits = fits_of(wanted, sheets);
   if (fits.empty()) {
     const std::string miss = wanted.model.empty() ? "" : near_miss(wanted, sheets);
     if (!miss.empty()) refuse_device(name, miss, where);

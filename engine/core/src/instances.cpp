@@ -6,17 +6,15 @@
 #include "tessera/core/text.h"
 
 namespace tessera {
-namespace {
 
-// "Standard_NC24ads_A100_v4" as "nc24ads-a100-v4".
 std::string instance_key(const std::string& name) {
-  constexpr std::string_view kAzure = "standard-";
   std::string key = lower(name);
   std::replace(key.begin(), key.end(), '_', '-');
-  return key.starts_with(kAzure) ? key.substr(kAzure.size()) : key;
+  for (const std::string_view service : {"standard-", "ml."}) {
+    if (key.starts_with(service)) key.erase(0, service.size());
+  }
+  return key;
 }
-
-}  // namespace
 
 std::optional<Cluster> find_instance(const std::string& name, const DataFolders& folders) {
   const std::string key = instance_key(name);

@@ -280,6 +280,24 @@ bool is_tuned_from(const std::string& stem, const std::string& own) {
   return sized;
 }
 
+// Whether `own` has all words of `stem` in their order, beginning with the first: "llama-3.1-70b"
+// those of "llama-70b".
+bool says_more(std::string_view own, std::string_view stem) {
+  bool first = true;
+  for (; !stem.empty(); first = false) {
+    const std::string word = std::string(stem.substr(0, stem.find('-')));
+    stem.remove_prefix(std::min(stem.size(), word.size() + 1));
+    for (;;) {
+      if (own.empty()) return false;
+      const std::string_view next = own.substr(0, own.find('-'));
+      own.remove_prefix(std::min(own.size(), next.size() + 1));
+      if (next == word) break;
+      if (first) return false;
+    }
+  }
+  return true;
+}
+
 // Names under which a shape is known: its file's, the id of its source, and those it lists.
 std::vector<std::string> known_names(const std::string& name, const Json& json) {
   std::vector<std::string> names = {name};
@@ -382,6 +400,7 @@ ModelId parse_model_id(std::string_view text) {
   const std::string name = lower(slash == std::string_view::npos ? text : text.substr(slash + 1));
   const std::vector<std::string> words = id_words(name);
   id.stem = without_maker(stem_of(words, id));
+  if (text.starts_with("mlx-community/") && !id.format) id.format = "mlx";
   // What ollama pulls is of 4 bits where the tag says none.
   if (name.find(':') != std::string::npos && slash == std::string_view::npos && !id.format) {
     id.format = id.stem.starts_with("gpt-oss") ? "gguf mxfp4" : "gguf q4_k_m";
@@ -414,7 +433,7 @@ NamedModel find_model(const std::string& name, const DataFolders& folders) {
       const int beside = own == known ? 0 : alike ? 1 : 2;
       nearest.offer(kKinds * distance_to(own, name, found.id) + beside, known);
     }
-    if (known.starts_with(found.id.stem + "-")) longer.push_back(known);
+    if (says_more(parse_model_id(known).stem, found.id.stem)) longer.push_back(known);
   }
   const Beyond* beyond = nearest.distance < kKinds * kTuned ? nullptr : beyond_of(found.id.stem);
   if (beyond != nullptr) {

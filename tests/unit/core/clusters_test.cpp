@@ -349,7 +349,7 @@ TEST(ClusterText, MalformedTextsSayWhatIsWrong) {
   const auto range = ErrorCode::out_of_range;
   bad(invalid, "", {"empty"});
   bad(invalid, "  ", {"empty"});
-  bad(invalid, "3 T4-16G", {"term 1 is '3 T4-16G'", "COUNTxDEVICE"});
+  bad(invalid, "3 T5-16G", {"term 1 is '3 T5-16G'", "COUNTxDEVICE"});
   bad(ErrorCode::not_found, "T5-16G", {"term 1: unknown device 'T5-16G'"});
   bad(invalid, "1xL4,,1xL4", {"term 2 is empty"});
   bad(invalid, "3 x ", {"term 1 is '3 x'", "without a device"});
