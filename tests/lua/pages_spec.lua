@@ -17,9 +17,17 @@ end
 
 describe("markdown", function()
   it("lays out headings, paragraphs, lists and code", function()
-    assert.equal("TITLE\n\none two\nthree four\n\n- item that\n  is long\n\n    code  stays\n",
-      markdown.text("# Title\n\none two\nthree `four`\n\n- item that is\n  long\n\n```\ncode  stays\n```\n",
+    assert.equal("TITLE\n\none two\nthree four\n\n- item that\n  is long\n\n    code  ok\n",
+      markdown.text("# Title\n\none two\nthree `four`\n\n- item that is\n  long\n\n```\ncode  ok\n```\n",
         { width = 12 }))
+  end)
+
+  it("breaks code at blanks, with remarks before it and what stands beside it below itself", function()
+    local function code(line, width) return markdown.text("```\n" .. line .. "\n```\n", { width = width }) end
+    assert.equal("    tessera plan \\\n        --model x\n", code("tessera plan --model x", 22))
+    assert.equal("    plan(x,\n        y, z)\n", code("plan(x, y, z)", 14))
+    assert.equal("    -- says what\n    -- it is\n    run(x)\n", code("run(x)  -- says what it is", 17))
+    assert.equal("    ls     what is\n           there\n", code("ls     what is there", 18))
   end)
 
   it("makes headings bold where asked", function()
@@ -31,6 +39,9 @@ describe("markdown", function()
   it("aligns tables and wraps what does not fit", function()
     local text = markdown.text("| a | what |\n|---|---|\n| `x\\|y` | one two three four five |\n", { width = 20 })
     assert.equal("a    what\n---  ---------------\nx|y  one two three\n     four five\n", text)
+    text = markdown.text("| name | type | what |\n|---|---|---|\n| a | tessera.Model\\|string | one two |\n",
+      { width = 20 })
+    assert.equal("a\n    type:\n      tessera.Model|\n      string\n    what: one two\n", text)
   end)
 end)
 

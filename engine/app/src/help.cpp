@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tessera/core/json.h"
+#include "tessera/core/layout.h"
 #include "tessera/core/text.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -70,29 +71,31 @@ Topics all_topics(Host& host) {
 }  // namespace
 
 std::string usage_text() {
+  constexpr std::size_t kSaid = 35;
+  const auto said = [](std::string_view name, std::string_view text) {
+    return entry(name, text, kSaid, kHelpColumns);
+  };
   std::string verbs;
   for (const LuaVerb& verb : lua_verbs()) {
     const std::string words =
         verb.positional.empty() ? "" : fmt::format(" [{}...]", verb.positional);
-    verbs += fmt::format("  {:<32} {}; see --help\n", fmt::format("tessera {}{}", verb.name, words),
-                         verb.summary);
+    verbs += said(fmt::format("tessera {}{}", verb.name, words), verb.summary);
   }
-  return "tessera plans, predicts and simulates LLM serving on mixed GPUs.\n"
-         "\n"
-         "  tessera FILE.lua [ARGS]          run a script; it gets ARGS as ... and in arg\n"
-         "  tessera run FILE... [FLAGS]      run scripts and sweep experiments; see --help\n"
-         "  tessera -e CODE [ARGS]           run code; with --json print what it returns\n" +
-         verbs +
-         "  tessera repl                     prompt with history and completion\n"
-         "  tessera list                     experiments and examples, one line each\n"
-         "  tessera help [TOPIC]             this text, or what is known about TOPIC\n"
-         "  tessera version [--kernels]      what the program was built from; which kernels it "
-         "runs\n"
-         "\n"
-         "  --json                           print data as JSON and nothing else on stdout\n"
+  return "tessera plans, predicts and simulates LLM serving on mixed GPUs.\n\n" +
+         said("tessera FILE.lua [ARGS]", "run a script; it gets ARGS as ... and in arg") +
+         said("tessera run FILE... [FLAGS]", "run scripts and sweep experiments") +
+         said("tessera -e CODE [ARGS]", "run code; with --json print what it returns") + verbs +
+         said("tessera repl", "prompt with history and completion") +
+         said("tessera list", "experiments and examples, one line each") +
+         said("tessera help [TOPIC]", "this text, or what is known about TOPIC") +
+         said("tessera version [--kernels]",
+              "what the program was built from; which kernels it runs") +
+         "\n" + said("VERB --help", "the flags of run and of the verbs from plan to man") +
+         said("--json", "print data as JSON and nothing else on stdout") +
          "\n"
          "Exit status: 0 done, 1 error, 2 usage, 3 infeasible, 130 interrupted.\n"
-         "TESSERA_PATH: folders (separated by ':') with modules, data and experiments of yours.\n";
+         "TESSERA_PATH: folders (separated by ':') with modules, data and experiments of\n"
+         "yours.\n";
 }
 
 namespace {
@@ -107,17 +110,11 @@ Group group_of(const std::string& topic) {
   return of_method ? Group::methods : Group::concepts;
 }
 
-constexpr std::size_t kLine = 100;
-
-/// A line for each: its name and as much of what is said of it as fits.
+/// Of each its name and what is said of it.
 std::string described(const Topics& topics, Group group) {
   std::string text;
   for (const auto& [name, line] : topics) {
-    if (group_of(name) != group) continue;
-    const std::size_t room = kLine - 2 - std::max<std::size_t>(name.size() + 1, 26);
-    const bool whole = line.size() <= room;
-    const std::size_t end = whole ? line.size() : line.rfind(' ', room - 3);
-    text += fmt::format("  {:<25} {}{}\n", name, line.substr(0, end), whole ? "" : "...");
+    if (group_of(name) == group) text += entry(name, line, 28, kHelpColumns);
   }
   return text;
 }
@@ -130,7 +127,8 @@ std::string named_only(const Topics& topics, Group group) {
   }
   std::string lines;
   while (!text.empty()) {
-    std::size_t end = text.size() <= kLine - 2 ? text.size() : text.rfind("   ", kLine - 2);
+    std::size_t end =
+        text.size() <= kHelpColumns - 2 ? text.size() : text.rfind("   ", kHelpColumns - 2);
     lines += "  " + text.substr(0, end) + "\n";
     text.erase(0, std::min(text.find_first_not_of(' ', end), text.size()));
   }
@@ -144,8 +142,8 @@ std::string help_overview(Host& host) {
   return usage_text() +
          "\nStart here:\n"
          "  tessera plan --model llama-3.1-8b --cluster 2xA100-80G    a first plan\n"
-         "  tessera man tutorial      six steps to experiments of your own; tessera man lists all "
-         "pages\n"
+         "  tessera man tutorial      six steps to experiments of your own\n"
+         "  tessera man               all pages\n"
          "  tessera examples          scripts to copy\n"
          "  tessera support llama-3.1-8b L4    what fits and runs on a GPU\n"
          "\nConcepts, and what ships (tessera help TOPIC for each of these and below):\n" +

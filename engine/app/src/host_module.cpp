@@ -114,6 +114,22 @@ int write_with_styles(lua_State* L) {
   return 0;
 }
 
+/// paragraph(text, indent, name): its words in lines of help, beside a name or without one; the
+/// last line is not ended.
+int indent_text(lua_State* L) {
+  constexpr double kMostIndent = 60;
+  const std::string text = lua_kit::check_text(L, 1, "tessera.host.paragraph.text");
+  const auto indent = static_cast<std::size_t>(
+      lua_kit::check_integer(L, 2, "tessera.host.paragraph.indent", 0, kMostIndent));
+  std::string lines = lua_isnoneornil(L, 3)
+                          ? paragraph(text, indent, kHelpColumns)
+                          : entry(lua_kit::check_text(L, 3, "tessera.host.paragraph.name"), text,
+                                  indent, kHelpColumns);
+  if (!lines.empty()) lines.pop_back();
+  lua_kit::push_text(L, lines);
+  return 1;
+}
+
 /// wrapped(stream, text): lines too long for the stream broken at spaces; as it is where the width
 /// is not known.
 int wrap_text(lua_State* L) {
@@ -426,6 +442,7 @@ void open_host_module(Host& host) {
                             {"write", guarded<write>},
                             {"write_styled", guarded<write_with_styles>},
                             {"erase_line", guarded<erase>},
+                            {"paragraph", guarded<indent_text>},
                             {"wrapped", guarded<wrap_text>},
                             {"without_exit", guarded<without_exit>},
                             {"stop", guarded<stop>},

@@ -17,6 +17,7 @@ namespace tessera::app {
 /// `user_folders()`, `user_scripts(kind)` (paths of the Lua files in folder `kind` of
 /// TESSERA_PATH), `lent_modules()` (of the library, in the sandbox), `experiments()` (what ships:
 /// name, path, doc), `terminal(stream)` (`is_terminal`, `redraws`, `columns`, `colour`),
+/// `paragraph(text, indent, name)` (lines of help),
 /// `run_program(words, input)` (starts one without a shell; exit status, stdout, stderr).
 void open_host_module(Host& host);
 

@@ -90,6 +90,12 @@ Json describe_experiment(Host& host, Listed& entry) {
   return fields;
 }
 
+// Characters in a line of stdout; `otherwise` where that is not known.
+std::size_t columns_or(std::size_t otherwise) {
+  const Terminal facts = terminal_facts(STDOUT_FILENO);
+  return facts.knows_columns ? static_cast<std::size_t>(facts.columns) : otherwise;
+}
+
 std::string list_line(const Listed& entry, const Json& experiment) {
   std::string text = fmt::format("{:<36}", entry.name);
   // A script may pass something of its own for an experiment.
@@ -117,18 +123,19 @@ ExitStatus print_list(const Command& command) {
     const Json experiment = describe_experiment(host, entry);
     rows.push_back({{"name", entry.name}, {"path", entry.path}, {"doc", entry.doc}});
     rows.back().update(experiment);
-    if (!command.settings.json) print_text(list_line(entry, experiment));
+    if (!command.settings.json) print_text(wrapped(list_line(entry, experiment), columns_or(0)));
   }
   if (command.settings.json) {
     print_text(shown_json(rows, 2) + "\n");
   } else if (found.empty()) {
     print_text("no experiments found\n");
   } else {
-    print_text(
+    print_text(wrapped(
         fmt::format("\nThose that ship lie in {}. `tessera examples NAME` copies one, to be "
-                    "changed; `tessera run "
-                    "NAME --set theta=10 --as mine` changes one assumption.\n",
-                    host.installation().experiments_dir));
+                    "changed; `tessera run NAME --set theta=10 --as mine` changes one "
+                    "assumption.\n",
+                    host.installation().experiments_dir),
+        columns_or(0)));
   }
   return flush_stdout(kDone);
 }
@@ -215,10 +222,7 @@ int run_main(int argc, char** argv) {
     return run(parse_command_line(argc, argv));
   } catch (const UsageError& usage) {
     if (usage.status == kDone) {
-      const Terminal facts = terminal_facts(STDOUT_FILENO);
-      print_text(facts.knows_columns
-                     ? wrapped(usage.message, static_cast<std::size_t>(facts.columns))
-                     : usage.message);
+      print_text(wrapped(usage.message, columns_or(kHelpColumns)));
       return flush_stdout(kDone);
     }
     write_text(stderr, fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message));

@@ -5,6 +5,7 @@
 #include <lua.hpp>
 
 #include "build_info.h"
+#include "tessera/core/layout.h"
 #include "tessera/kernels/info.h"
 
 namespace tessera::app {
@@ -42,14 +43,19 @@ std::string cuda_text() {
   std::string text = compiled.empty()
                          ? "\nCUDA kernels, not compiled: no working CUDA toolkit was found\n"
                          : fmt::format("\nCUDA kernels, compiled for {}\n", compiled);
-  text += fmt::format("{:<16}{:<14}{:<18}{}\n", "kernel", "runs on", "state", "what");
+  constexpr std::size_t kWhat = 51;
+  const auto row = [](std::string_view kernel, std::string_view runs_on, std::string_view state,
+                      std::string_view what) {
+    return paragraph(what, kWhat, kHelpColumns)
+        .replace(0, kWhat, fmt::format("{:<20}{:<14}{:<17}", kernel, runs_on, state));
+  };
+  text += row("kernel", "runs on", "state", "what");
   for (const kernels::CudaKernelInfo& kernel : kernels::cuda_kernels()) {
     const std::string runs_on =
         kernel.last_capability < kernels::kNewestCapability
             ? fmt::format("sm_{} to {}", kernel.first_capability, kernel.last_capability)
             : fmt::format("sm_{}+", kernel.first_capability);
-    text += fmt::format("{:<16}{:<14}{:<18}{}\n", kernel.name, runs_on,
-                        kernel.tested ? "tested on a GPU" : "never run", kernel.does);
+    text += row(kernel.name, runs_on, kernel.tested ? "tested on a GPU" : "never run", kernel.does);
   }
   return text;
 }
@@ -65,8 +71,8 @@ std::string kernels_text() {
     before = kernel.name;
   }
   return text +
-         "\nCalls use the fastest version that this CPU runs; TESSERA_KERNELS_ISA=NAME uses those "
-         "up to\nthat one.\n" +
+         "\nCalls use the fastest version that this CPU runs; TESSERA_KERNELS_ISA=NAME uses\n"
+         "those up to that one.\n" +
          cuda_text();
 }
 

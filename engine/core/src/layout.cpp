@@ -65,6 +65,35 @@ std::size_t shown_width(std::string_view text) {
   return width;
 }
 
+std::string paragraph(std::string_view text, std::size_t indent, std::size_t columns) {
+  std::string result, line;
+  const std::string margin(indent, ' ');
+  const auto flush = [&] {
+    if (!line.empty()) result += margin + line + "\n";
+    line.clear();
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (!line.empty() && indent + shown_width(line) + 1 + shown_width(word) > columns) flush();
+    if (!line.empty()) line += ' ';
+    line += word;
+    text = end == text.size() ? std::string_view() : text.substr(end + 1);
+  }
+  flush();
+  return result;
+}
+
+std::string entry(std::string_view name, std::string_view text, std::size_t indent,
+                  std::size_t columns) {
+  constexpr std::size_t kBefore = 2, kBetween = 2;
+  std::string said = paragraph(text, indent, columns);
+  if (said.empty() || kBefore + name.size() + kBetween > indent) {
+    return std::string(kBefore, ' ').append(name) + "\n" + said;
+  }
+  return said.replace(kBefore, name.size(), name);
+}
+
 std::string wrapped(std::string_view text, std::size_t columns) {
   if (columns == 0) return std::string(text);
   std::string result;

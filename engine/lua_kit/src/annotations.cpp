@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tessera/core/layout.h"
 #include "tessera/core/text.h"
 
 namespace tessera::lua_kit {
 namespace {
 
-constexpr std::size_t kHelpWidth = 92;
+// Where what is said of an option begins.
+constexpr std::size_t kSaid = 28;
 
 std::string lua_type_of(const OptionSpec& spec) {
   if (!spec.lua_type.empty()) return std::string(spec.lua_type);
@@ -47,33 +49,21 @@ std::string needed_text(const OptionSpec& spec) {
   return "optional";
 }
 
-// Text broken into lines of the help width, each indented.
-std::string wrapped(std::string_view text, std::size_t indent) {
-  std::string result, line;
-  const std::string margin(indent, ' ');
-  const auto flush = [&] {
-    if (!line.empty()) result += margin + line + "\n";
-    line.clear();
-  };
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    if (!line.empty() && indent + line.size() + 1 + word.size() > kHelpWidth) flush();
-    if (!line.empty()) line += ' ';
-    line += word;
-    text = end == text.size() ? std::string_view() : text.substr(end + 1);
-  }
-  flush();
-  return result;
+std::string help_entry(std::string_view name, std::string_view type, std::string_view doc) {
+  return entry(name, type, kSaid, kHelpColumns) + paragraph(doc, kSaid, kHelpColumns);
 }
 
 std::string option_help(const OptionSpec& spec) {
-  return fmt::format("  {:<26}{}, {}\n", spec.name, describe_range(spec), needed_text(spec)) +
-         wrapped(spec.doc, 28);
+  return help_entry(spec.name, describe_range(spec) + ", " + needed_text(spec), spec.doc);
 }
 
 std::string member_help(const ParameterCard& member) {
-  return fmt::format("  {:<26}{}\n", member.name, member.lua_type) + wrapped(member.doc, 28);
+  return help_entry(member.name, member.lua_type, member.doc);
+}
+
+// A line that is continued four further in.
+std::string signature_help(std::string_view text, std::size_t indent) {
+  return paragraph(text, indent + 4, kHelpColumns).erase(0, 4);
 }
 
 std::string options_class(std::string_view table_name) {
@@ -239,7 +229,7 @@ std::optional<std::string> Reference::help(const std::string& topic) const {
     text += is_part(tables_, topic) ? " = { options }" : " { options }";
   }
   if (!returns.empty() && !is_part(tables_, topic)) text += "  ->  " + returns;
-  text += "\n" + wrapped(summary(topic), 2);
+  text = signature_help(text, 0) + paragraph(summary(topic), 2, kHelpColumns);
   if (function != functions_.end() && !function->second.parameters.empty()) {
     text += "\narguments:\n";
     for (const ParameterCard& p : function->second.parameters) text += member_help(p);
@@ -253,7 +243,8 @@ std::optional<std::string> Reference::help(const std::string& topic) const {
     for (const ParameterCard& field : object->second.fields) text += member_help(field);
     if (!object->second.methods.empty()) text += "\nmethods:\n";
     for (const ParameterCard& method : object->second.methods) {
-      text += fmt::format("  :{}{}\n", method.name, method.lua_type) + wrapped(method.doc, 28);
+      text += signature_help(":" + method.name + method.lua_type, 2) +
+              paragraph(method.doc, kSaid, kHelpColumns);
     }
   }
   return text;

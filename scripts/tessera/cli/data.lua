@@ -33,6 +33,9 @@ local function troubles(sets)
   return lines
 end
 
+-- Lines as wide as stdout.
+local function say(text, ...) terminal.say(terminal.wrapped(text:format(...))) end
+
 local function list(sets)
   local rows, absent, roots = {}, {}, {}
   for i, set in ipairs(sets) do
@@ -43,37 +46,37 @@ local function list(sets)
     if set.state == "absent" then absent[#absent + 1] = set end
     roots[set.root] = true
   end
-  terminal.say(text_table(rows, { columns = { "name", "state", "files", "size", "sha256", "licence" } }))
-  for _, line in ipairs(troubles(sets)) do print(line) end
+  say("%s", text_table(rows, { columns = { "name", "state", "files", "size", "sha256", "licence" } }))
+  for _, line in ipairs(troubles(sets)) do say("%s", line) end
   if #absent > 0 then print "\nwithout those that are absent:" end
-  for _, set in ipairs(absent) do print(("  %s: %s"):format(set.name, set.without)) end
+  for _, set in ipairs(absent) do say("  %s: %s", set.name, set.without) end
   print ""
   for _, root in ipairs { "measured", "instances", "models" } do
     if roots[root] then
       local folder, variable = data_sets.root(root)
-      print(("%-9s are looked for in %s%s"):format(root, folder,
-        variable and (" (%s names another folder)"):format(variable) or ""))
+      say("%-9s are looked for in %s%s", root, folder,
+        variable and (" (%s names another folder)"):format(variable) or "")
     end
   end
-  print "`tessera data NAME` shows one in full, --check compares SHA-256. Nothing is fetched."
+  say "`tessera data NAME` shows one in full, --check compares SHA-256. Nothing is fetched."
 end
 
 local function show(set)
-  print(("%s: %s\n"):format(set.name, set.doc))
+  say("%s: %s\n", set.name, set.doc)
   local facts = {
     { "state", set.state }, { "size", ("%s in %s"):format(size_text(set.size_bytes),
       set.num_files == 1 and "1 file" or set.num_files .. " files") }, { "folder", set.folder },
     { "from", set.origin }, { "licence", set.licence }, { "sha256", set.sha256 },
     { "read by", table.concat(set.read_by, ", ") }, { "without it", set.without },
   }
-  for _, fact in ipairs(facts) do print(("%-10s  %s"):format(fact[1], fact[2])) end
+  for _, fact in ipairs(facts) do say("%-10s  %s", fact[1], fact[2]) end
   print ""
   local rows = {}
   for i, entry in ipairs(set.files) do
     rows[i] = { file = entry.path, state = entry.state, bytes = entry.size_bytes, sha256 = entry.sha256 }
   end
-  terminal.say(text_table(rows, { columns = { "file", "state", "bytes", "sha256" } }))
-  for _, line in ipairs(troubles { set }) do print(line) end
+  say("%s", text_table(rows, { columns = { "file", "state", "bytes", "sha256" } }))
+  for _, line in ipairs(troubles { set }) do say("%s", line) end
 end
 
 --- @param given table names, check

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local exists = require "tessera.files".exists
 local host = require "tessera.host"
 local sorted_keys = require "tessera.sorted_keys"
+local terminal = require "tessera.terminal"
 
 local M = {}
 
@@ -77,9 +78,11 @@ local function list(all)
   if host.json then return host.set_result(all) end
   local width = 0
   for _, script in ipairs(all) do width = math.max(width, #script.name) end
-  for _, script in ipairs(all) do print(("%-" .. width .. "s  %s"):format(script.name, script.doc)) end
-  print("\n`tessera examples NAME` copies one into this folder, with its data; so it does with an experiment of "
-    .. "`tessera list`.")
+  for _, script in ipairs(all) do
+    terminal.say(terminal.wrapped(("%-" .. width .. "s  %s"):format(script.name, script.doc)))
+  end
+  terminal.say(terminal.wrapped("\n`tessera examples NAME` copies one into this folder, with its data; so it does "
+    .. "with an experiment of `tessera list`."))
 end
 
 --- @param given table names, to, force

@@ -79,7 +79,7 @@ local function list()
   for _, page in ipairs(pages) do rows[#rows + 1] = { topic = page[1], doc = page[2] } end
   if host.json then return host.set_result(rows) end
   for _, row in ipairs(rows) do print(("%-15s %s"):format(row.topic, row.doc)) end
-  print "\n`tessera man TOPIC` shows a page; `tessera help NAME` explains a function, an object or a verb."
+  print "\n`tessera man TOPIC` shows a page; `tessera help NAME` explains a function, an\nobject or a verb."
 end
 
 --- @param given table names

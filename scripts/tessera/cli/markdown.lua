@@ -5,9 +5,21 @@ local M = {}
 -- Bytes of a text that take a column: those that begin a character.
 local function width_of(text) return select(2, text:gsub("[^\128-\191]", "")) end
 
+-- Words, of which a long one parts behind each '|' ("a"|"b"|"c").
+local function words_of(text, width)
+  local words = {}
+  for word in text:gmatch "%S+" do
+    local whole = width_of(word) <= width
+    for part in word:gmatch(whole and ".+" or "[^|]*|?") do
+      if part ~= "" then words[#words + 1] = part end
+    end
+  end
+  return words
+end
+
 local function wrap(text, width)
   local lines, line = {}, ""
-  for word in text:gmatch "%S+" do
+  for _, word in ipairs(words_of(text, width)) do
     if line ~= "" and width_of(line) + 1 + width_of(word) > width then
       lines[#lines + 1], line = line, word
     else
@@ -33,22 +45,39 @@ local function cells_of(line)
   return cells
 end
 
--- Column widths that fit: the widest gives way until they do.
+-- Column widths that fit: the widest gives way until they do, but for its longest word; nil where that is too wide.
 local function column_widths(rows, width)
-  local widths, total = {}, 0
+  local widths, least, total = {}, {}, 0
   for _, row in ipairs(rows) do
-    for c, cell in ipairs(row) do widths[c] = math.max(widths[c] or 1, width_of(cell)) end
+    for c, cell in ipairs(row) do
+      widths[c] = math.max(widths[c] or 1, width_of(cell))
+      for _, word in ipairs(words_of(cell, width / 3)) do least[c] = math.max(least[c] or 1, width_of(word)) end
+    end
   end
   for c = 1, #widths do total = total + widths[c] + (c > 1 and 2 or 0) end
   while total > width do
-    local widest = 1
-    for c = 2, #widths do
-      if widths[c] > widths[widest] then widest = c end
+    local widest
+    for c = 1, #widths do
+      if widths[c] > (least[c] or 1) and (not widest or widths[c] > widths[widest]) then widest = c end
     end
-    if widths[widest] <= 8 then break end
+    if not widest then return nil end
     widths[widest], total = widths[widest] - 1, total - 1
   end
   return widths
+end
+
+-- A table without room: of each row the first cell, and below it the others with what their columns are called.
+local function add_stacked(rows, opt, out)
+  for r = 2, #rows do
+    for _, line in ipairs(wrap(rows[r][1], opt.width)) do out[#out + 1] = line end
+    for c = 2, #rows[r] do
+      local cell, called = rows[r][c], rows[1][c]
+      if cell ~= "" then
+        if called ~= "" then cell = called .. ": " .. cell end
+        for i, line in ipairs(wrap(cell, opt.width - 6)) do out[#out + 1] = (i == 1 and "    " or "      ") .. line end
+      end
+    end
+  end
 end
 
 local function add_table(source, opt, out)
@@ -57,6 +86,7 @@ local function add_table(source, opt, out)
     if not line:find "^[%s|:%-]+$" then rows[#rows + 1] = cells_of(line) end
   end
   local widths = column_widths(rows, opt.width)
+  if not widths then return add_stacked(rows, opt, out) end
   for r, row in ipairs(rows) do
     local wrapped, height = {}, 1
     for c = 1, #widths do
@@ -108,6 +138,38 @@ local function add_item(block, opt, out)
   add_wrapped(text, first, (" "):rep(#first), opt, out)
 end
 
+local shells = { tessera = true, bash = true, vllm = true, cmake = true, ctest = true, hf = true, python3 = true }
+
+-- A line of code, as it is where it fits. A remark goes before what it is about, what stands beside is continued there,
+-- and code is broken at blanks.
+local function add_code(code, opt, out)
+  local indent = code:match "^ *"
+  local function add(text, first, rest, ending)
+    local lines = wrap(text, opt.width - #rest - #ending)
+    for i, line in ipairs(lines) do
+      out[#out + 1] = (i == 1 and first or rest) .. line .. (i < #lines and ending or "")
+    end
+  end
+  if width_of(code) <= opt.width then
+    out[#out + 1] = code
+    return
+  end
+  local before, mark, remark = code:match "^(.-)%s*(%-%-) (.*)$"
+  if not mark then before, mark, remark = code:match "^(.-)%s*(#) (.*)$" end
+  if mark then
+    add(remark, indent .. mark .. " ", indent .. mark .. " ", "")
+    if before ~= "" then add_code(before, opt, out) end
+    return
+  end
+  local head, aside = code:match "^(.*%S   +)(%S.*)$"
+  if head and #head <= opt.width * 0.7 then
+    add(aside, head, (" "):rep(#head), "")
+  else
+    local is_shell = shells[code:match "%S+"] or code:find "^%s*%-%-%w"
+    add(code, indent, indent .. "    ", is_shell and " \\" or "")
+  end
+end
+
 --- The page as text.
 --- @param opt table width (columns), bold (whether headings are bold)
 function M.text(page, opt)
@@ -123,11 +185,11 @@ function M.text(page, opt)
       i = i + 1
     elseif line:find "^```" then
       block, i = block_at(lines, i + 1, function(l) return not l:find "^```" end)
-      for _, code in ipairs(block) do out[#out + 1] = code == "" and "" or "    " .. code end
+      for _, code in ipairs(block) do add_code(code == "" and "" or "    " .. code, opt, out) end
       i = i + 1
     elseif line:find "^    " and not is_item(line) then
       block, i = block_at(lines, i, function(l) return l:find "^    " ~= nil end)
-      for _, code in ipairs(block) do out[#out + 1] = code end
+      for _, code in ipairs(block) do add_code(code, opt, out) end
     elseif line:find "^|" then
       block, i = block_at(lines, i, function(l) return l:find "^|" ~= nil end)
       add_table(block, opt, out)

@@ -406,7 +406,7 @@ TEST(ReferenceTest, WritesHelpAndAnnotationsFromTheTables) {
   EXPECT_THAT(reference.topics(), testing::ElementsAre("tessera.Gadget", "ts.demo", "ts.load"));
   const std::string help = reference.help("ts.demo").value();
   EXPECT_THAT(help, HasSubstr("an integer in [1, 1000000] (requests), required"));
-  EXPECT_THAT(help, HasSubstr("default {3, 4, 8, 16}"));
+  EXPECT_THAT(help, HasSubstr("default {3,\n                            4, 8, 16}"));
   EXPECT_FALSE(reference.help("ts.nothing").has_value());
   EXPECT_THAT(reference.help("tessera.Gadget").value(), HasSubstr(":scaled(factor: number)"));
   const std::string luacats = reference.luacats();

@@ -28,6 +28,18 @@ std::size_t text_columns();
 /// no width. 0 columns: as it is.
 std::string wrapped(std::string_view text, std::size_t columns);
 
+/// How wide help is, wherever it is read.
+constexpr std::size_t kHelpColumns = 80;
+
+/// The words of `text` in lines of at most `columns` characters, each behind `indent` blanks and
+/// ended. Words that are longer stay whole.
+std::string paragraph(std::string_view text, std::size_t indent, std::size_t columns);
+
+/// A name behind two blanks, and beside it, from the column `indent` on, what is said of it, as
+/// paragraph() has it; below it where the name leaves no two blanks between them.
+std::string entry(std::string_view name, std::string_view text, std::size_t indent,
+                  std::size_t columns);
+
 /// Characters on the screen: bytes that continue one of UTF-8, and styles of `paint`, have no
 /// width.
 std::size_t shown_width(std::string_view text);
