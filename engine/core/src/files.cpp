@@ -91,7 +91,8 @@ std::string DataFolders::require(const std::string& kind, const std::string& nam
                                  const std::string& where) const {
   std::string path = find(kind, name);
   if (!path.empty()) return path;
-  std::string noun = kind.substr(0, kind.size() - 1);  // "kernel_sets": "kernel set"
+  std::string noun = kind;  // "kernel_sets" has a kernel set, "quality" is one
+  if (noun.ends_with('s')) noun.pop_back();
   std::replace(noun.begin(), noun.end(), '_', ' ');
   throw Error(ErrorCode::not_found,
               fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", noun,
