@@ -166,3 +166,12 @@ describe("ts.quantise_model", function()
     refused("invalid_argument", "one of", { bitwidths = 4, method = "best" })
   end)
 end)
+
+describe("the size of a group, where nobody says it", function()
+  it("divides what matrices read", function()
+    local group_size = require "tessera.models.group_size"
+    for model, size in pairs { ["llama-3.1-8b"] = 128, ["smollm2-135m"] = 64, ["opt-125m"] = 128 } do
+      assert.equal(size, group_size(ts.model(model)), model)
+    end
+  end)
+end)

@@ -1,6 +1,7 @@
 -- `tessera quantise`: a quantised copy of a model on disk, as ts.quantise_model writes it.
 
 local core = require "tessera.core"
+local group_size = require "tessera.models.group_size"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
 local ts = require "tessera"
@@ -19,8 +20,18 @@ function M.main(given)
   end
   if given.bitwidths and #given.bitwidths == 1 then options.bitwidths = given.bitwidths[1] end
   if given.plan then options.plan = ts.load_plan(given.plan) end
+  if not given.group_size and (given.granularity or "group") == "group" then
+    local known, model = pcall(ts.model, path)
+    options.group_size = known and group_size(model) or nil
+  end
   local made = ts.quantise_model(options)
-  if host.json then host.set_result(made:to_table()) else print(made) end
+  if host.json then
+    host.set_result(made:to_table())
+  else
+    print(made)
+    local size = options.group_size
+    if size ~= given.group_size then print(("  groups of %d input channels"):format(size)) end
+  end
   return 0
 end
 

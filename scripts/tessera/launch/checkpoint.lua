@@ -2,6 +2,7 @@
 -- a copy that `tessera quantise` makes; always of the checkpoint that the model's name stands for.
 
 local core = require "tessera.core"
+local group_size = require "tessera.models.group_size"
 local hub = require "tessera.launch.hub"
 local schemes = require "tessera.launch.schemes"
 
@@ -40,7 +41,18 @@ local function bits_of(name)
   return bits_of_folder(name) or hub.bits_of_name(name) or (born and born.bitwidth)
 end
 
-local function is_gguf(name) return name:lower():find "gguf$" ~= nil end
+-- Formats of checkpoints that vLLM does not load, with what does.
+local others = {
+  gguf = "GGUF, which llama.cpp runs (--launch llama.cpp --checkpoint FILE.gguf)",
+  mlx = "in the format of MLX, which runs on Apple's GPUs",
+  exl2 = "EXL2, which ExLlamaV2 runs", exl3 = "EXL3, which ExLlamaV3 runs",
+}
+
+-- Which of these a name tells; nil where none.
+local function of_others(name)
+  local format = core.model_id(name).format or core.model_id(name:match "[^/]*$").format
+  return format and others[format:match "^%w+"]
+end
 
 -- A checkpoint that was named outright, by --checkpoint or as the model: it is served as it is, or not at all.
 local function named(engine, name, bits, note, way_out)
@@ -78,7 +90,7 @@ local function made(layout, engine, id, kind)
     }
   end
   local options = { { "--bitwidths", list_of(engine.bitwidths) }, { "--granularity", "group" },
-    { "--group-size", "128" } }
+    { "--group-size", tostring(group_size(layout.model)) } }
   return {
     kind = "quantise", base = id, options = options, key = list_of(engine.bitwidths),
     note = ("`tessera quantise` makes it from %s, by rounding to nearest; --method gptq or awq with --statistics lose "
@@ -103,10 +115,8 @@ end
 --- what the user says. @raise where a checkpoint was named whose bits are not the plan's
 function M.choose(layout, engine, given)
   local id = given or hub.id_of(layout.model)
-  if id and is_gguf(id) then
-    refuse("%s is GGUF, which llama.cpp runs (--launch llama.cpp --checkpoint FILE.gguf); for vLLM name the model that "
-      .. "it was made from", id)
-  end
+  local other = id and of_others(id)
+  if other then refuse("%s is %s; for vLLM name the model that it was made from", id, other) end
   if given then return M.given(engine, given) end
   if not id and hub.typed(layout.model) then
     refuse("'%s' is a checkpoint whose id is not known here; name the model as OWNER/NAME, or give --checkpoint",

@@ -55,7 +55,7 @@ local function check_engine(engine)
     end
     local is_whole = type(value) == "number" and (range[2] == 1 or value == math.floor(value))
     if not (is_whole and value >= range[1] and value <= range[2]) then
-      core.raise("out_of_range", ("%s is outside [%g, %g]%s"):format(tostring(value), range[1], range[2],
+      core.raise("out_of_range", ("%s: %s is outside [%g, %g]%s"):format(path, tostring(value), range[1], range[2],
         range[2] == 1 and "" or ", whole numbers"), path)
     end
   end
