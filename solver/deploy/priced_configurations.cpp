@@ -16,6 +16,7 @@
 #include "tessera/solver/deploy/step_mix.h"
 #include "tessera/solver/plan/launch_rules.h"
 #include "tessera/solver/serving/deployment_plans.h"
+#include "tessera/solver/serving/server_request.h"
 
 namespace tessera::solver {
 namespace {
@@ -26,16 +27,8 @@ using Priced = std::shared_ptr<PricedConfiguration>;
 // more, and tokens of a step, each time a quarter of what was tried before.
 constexpr std::int64_t kSeats[] = {256, 512, 1024};
 constexpr std::int64_t kFewSeats = 64;
-/// Tokens of a cache at least: a prompt of 4,000 and a short answer, and a tenth for the error of
-/// the prediction (`tessera man serving`).
-constexpr std::int64_t kServerTokens = 4836;
 constexpr std::int64_t kMostTokens = 8192, kLeastTokens = 256;
 constexpr std::int64_t kFewer = 4;
-
-std::int64_t server_tokens(const ModelShape& model) {
-  return model.max_context_tokens > 0 ? std::min(kServerTokens, model.max_context_tokens)
-                                      : kServerTokens;
-}
 
 void set_limits(const ServingSearch& search, Configuration& configuration, std::int64_t num_seqs,
                 std::int64_t tokens) {
@@ -124,7 +117,7 @@ bool deploy_one(ServingSearch& search, const Priced& c, Refusal& why_not) {
   auto one = search.deploy({{c, 1}}, still);
   if (one == nullptr) return false;
   const std::int64_t held = one->deployment.replicas.front().kv_tokens();
-  const std::int64_t wanted = server_tokens(*search.request().model);
+  const std::int64_t wanted = least_cache_tokens(*search.request().model);
   if (held >= wanted) {
     c->one = std::move(one);
     return false;

@@ -41,6 +41,10 @@ const OptionTable& plan_serving_options();
 int plan_serving(lua_State* L);
 /// What may be lost where nothing is said of quality, as `quality` of ts.plan_serving.
 int default_quality(lua_State* L);
+/// server_request(model): { tokens =, cache_share = }, what a server has to take (server_request.h).
+int server_request(lua_State* L);
+/// latency_limits(): what limits of a stream are called by flags, in their order.
+int latency_limits(lua_State* L);
 void register_plan_serving(lua_State* L);
 
 /// Ends a run after Ctrl-C, or where what the script may take has been taken: a run is one call, in

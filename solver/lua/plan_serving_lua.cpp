@@ -8,12 +8,14 @@
 #include "serving_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/record_options.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/deploy/plan_serving.h"
+#include "tessera/solver/serving/server_request.h"
 
 namespace tessera {
 
@@ -174,6 +176,23 @@ const OptionTable& plan_serving_options() {
 int default_quality(lua_State* L) {
   lua_newtable(L);
   lua_kit::set_fields(L, solver::kDefaultQuality);
+  return 1;
+}
+
+int server_request(lua_State* L) {
+  const auto& model = *lua_kit::check_object<ModelShape>(L, 1, "model");
+  lua_newtable(L);
+  lua_kit::set_integer(L, "tokens", solver::kCommonRequestTokens);
+  lua_kit::set_number(L, "cache_share", solver::request_share(model));
+  return 1;
+}
+
+int latency_limits(lua_State* L) {
+  std::vector<std::string> names;
+  for (const OptionSpec& limit : options_of<solver::LatencyLimits>()) {
+    names.emplace_back(limit.name);
+  }
+  lua_kit::push_texts(L, names);
   return 1;
 }
 

@@ -81,7 +81,9 @@ void register_solver(lua_State* L) {
                             {"serve", lua_kit::guarded<serve>},
                             {"max_rate", lua_kit::guarded<max_rate>},
                             {"plan_serving", lua_kit::guarded<plan_serving>},
-                            {"default_quality", lua_kit::guarded<default_quality>}});
+                            {"default_quality", lua_kit::guarded<default_quality>},
+                            {"server_request", lua_kit::guarded<server_request>},
+                            {"latency_limits", lua_kit::guarded<latency_limits>}});
 }
 
 }  // namespace tessera::solver_lua

@@ -19,7 +19,7 @@ folders.keep(setup, teardown)
 
 local function sheet(id, typed)
   return { name = id:match "[^/]+$", source = "https://huggingface.co/" .. id .. " config.json", checkpoint = typed,
-    max_context_tokens = 131072 }
+    max_context_tokens = 131072, hidden_size = 4096, num_heads = 32, head_dim = 128, ffn_size = 14336 }
 end
 
 -- An engine of 32 layers at one bitwidth, or at those of a list.
@@ -105,6 +105,8 @@ describe("the checkpoint of a name", function()
       function() chosen("Qwen/Qwen2.5-32B", awq, engine_at(8)) end)
     raises("invalid_argument", "the plan has 8- and 4-bit layers",
       function() chosen("Qwen/Qwen2.5-32B", awq, engine_at { 8 , 4 }) end)
+    raises("invalid_argument", "in the format of MLX",
+      function() chosen(llama, "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", engine_at(4)) end)
     raises("invalid_argument", "is GGUF, which llama.cpp runs",
       function() chosen(llama, "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", engine_at(4)) end)
   end)

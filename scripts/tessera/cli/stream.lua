@@ -9,6 +9,7 @@ local tables = require "tessera.options"
 local text_of = require "tessera.serving.answer"
 local taken = require "tessera.cli.taken"
 local remedies = require "tessera.serving.remedy"
+local solver = require "tessera.solver"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
@@ -23,7 +24,7 @@ local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, bur
 local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }
 
 --- The flags of limits, of which each is a metric and its statistic.
-M.limits = { "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "tpot_mean", "e2e_mean" }
+M.limits = solver.latency_limits()
 
 -- The limits in force, by flag.
 local function limits_of(given)

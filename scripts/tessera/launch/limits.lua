@@ -6,17 +6,8 @@ local solver = require "tessera.solver"
 
 local M = {}
 
-local kv_share, kv_share_of_windows = 0.9, 0.7
-local with_windows = { gpt_oss = true, gemma2 = true, gemma3 = true }
-
---- Of the predicted KV cache, what one request may need. A server whose longest request is beyond its cache refuses to
--- start, and predictions for dense models on vLLM's V1 engine (L4, H100, A100, RTX 4090; 0.9 to 0.28) were above what
--- it printed in half of all cases, by 4 % at most; for one with windows beside whole contexts (gpt-oss-20b on an L4) by
--- 36 %.
-function M.kv_share(model) return with_windows[model.family] and kv_share_of_windows or kv_share end
-
--- What people send: a prompt of 4,000 tokens and a short answer.
-M.common_request_tokens = 4352
+--- Tokens of the requests that people send, as far as a model's checkpoint takes them.
+function M.common_tokens(model) return math.min(solver.server_request(model).tokens, hub.context_tokens(model)) end
 
 local most_share = 0.95 -- of a GPU, where the version's own default holds too little
 local block_tokens = 16
@@ -51,7 +42,8 @@ end
 
 -- The longest request that such a cache takes for sure.
 local function context_of(model, tokens)
-  return math.min(hub.context_tokens(model), math.floor(tokens * M.kv_share(model) / block_tokens) * block_tokens)
+  local sure = tokens * solver.server_request(model).cache_share
+  return math.min(hub.context_tokens(model), math.floor(sure / block_tokens) * block_tokens)
 end
 
 -- The first attempt that takes what people send, and with more than 64 seats the plan's requests on all of them; else
@@ -59,16 +51,17 @@ end
 local function searched(layout, engine, version)
   local workload = layout.workload
   local request = workload.max_prompt_tokens + workload.max_output_tokens
-  local wanted = math.min(hub.context_tokens(layout.model), math.max(M.common_request_tokens, request))
+  local share = solver.server_request(layout.model).cache_share
+  local wanted = math.max(M.common_tokens(layout.model), math.min(hub.context_tokens(layout.model), request))
   local best, why_none
   for _, attempt in ipairs(attempts(engine, workload)) do
-    for _, share in ipairs { false, most_share } do
+    for _, of_memory in ipairs { false, most_share } do
       local told = { max_num_seqs = attempt[1], max_num_batched_tokens = attempt[2],
-        gpu_memory_utilization = share or nil }
+        gpu_memory_utilization = of_memory or nil }
       local tokens, why_or_share = kv_tokens(engine, version, told)
       if tokens then told.gpu_memory_utilization = why_or_share else why_none = why_or_share end
       told.max_model_len = context_of(layout.model, tokens or 0)
-      local fits_all = attempt[1] <= 64 or (tokens or 0) * M.kv_share(layout.model) >= attempt[1] * request
+      local fits_all = attempt[1] <= 64 or (tokens or 0) * share >= attempt[1] * request
       if told.max_model_len >= wanted and fits_all then return told end
       if tokens and (not best or told.max_model_len > best.max_model_len) then best = told end
     end
@@ -129,10 +122,10 @@ end
 --- What to know of limits, in sentences.
 function M.notes(layout, limits)
   local notes = {}
-  local least = math.min(M.common_request_tokens, hub.context_tokens(layout.model))
-  if limits.max_model_len < least then
+  if limits.max_model_len < M.common_tokens(layout.model) then
+    local held = limits.max_model_len / solver.server_request(layout.model).cache_share
     notes[1] = ("requests: the KV cache holds about %d tokens, so that longer requests are refused; fewer bits, more "
-      .. "GPUs or an 8-bit KV cache make room."):format(math.floor(limits.max_model_len / M.kv_share(layout.model)))
+      .. "GPUs or an 8-bit KV cache make room."):format(math.floor(held))
   end
   if limits.max_num_seqs < 64 then
     notes[#notes + 1] = ("requests: %d requests at a time, for which there is memory beside one of %d tokens."):format(

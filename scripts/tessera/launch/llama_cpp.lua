@@ -111,10 +111,10 @@ end
 function M.limits(layout)
   local list = {}
   local model, workload = layout.model, layout.workload
-  local asked = math.max(server_limits.common_request_tokens, workload.max_prompt_tokens + workload.max_output_tokens)
+  local request = math.min(hub.context_tokens(model), workload.max_prompt_tokens + workload.max_output_tokens)
+  local length = math.max(server_limits.common_tokens(model), request)
   for i, engine in ipairs(layout.engines) do
     local tokens = cache_tokens(layout, engine)
-    local length = math.min(hub.context_tokens(model), asked)
     local parallel = math.max(1, math.min(engine.batch_size, math.floor(tokens / length)))
     local part = math.min(hub.context_tokens(model), math.max(256, math.floor(tokens / parallel / 256) * 256))
     list[i] = { max_num_seqs = parallel, max_model_len = part, ctx_size = parallel * part }
@@ -156,7 +156,7 @@ local function limits_of(layout, engine)
     limits[#limits + 1] = ("memory: %s, scales included; the plan counted its kernel set's"):format(
       table.concat(texts, ", ")) .. "."
   end
-  if engine.limits.max_model_len < math.min(server_limits.common_request_tokens, hub.context_tokens(layout.model)) then
+  if engine.limits.max_model_len < server_limits.common_tokens(layout.model) then
     limits[#limits + 1] = ("requests: each has room for %d tokens, and longer ones are cut or refused; fewer bits or "
       .. "more GPUs make room."):format(engine.limits.max_model_len)
   end
