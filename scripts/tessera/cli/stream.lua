@@ -169,8 +169,10 @@ local function frontier_text(frontier)
   for _, row in ipairs(frontier) do
     if row.efficient then rows[#rows + 1] = row end
   end
-  return "\n" .. tostring(text_table(rows, { columns = { "tok_s_per_user", "tok_s_per_gpu", "rate_per_s", "rank",
-    "layout" } })) .. "\n"
+  local picture = ts.plot { kind = "lines", rows = rows, x = "tok_s_per_user", y = "tok_s_per_gpu",
+    x_label = "tok/s per user", y_label = "tok/s per GPU" }
+  return ("\n%s\n%s\n"):format(text_table(rows, { columns = { "tok_s_per_user", "tok_s_per_gpu", "rate_per_s", "rank",
+    "layout" } }), picture:text(math.min(terminal.limit() or 80, 80)))
 end
 
 -- Types of a cluster that vLLM's launch files do not cover: those of other vendors.

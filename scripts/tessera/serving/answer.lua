@@ -115,6 +115,21 @@ local function limit_words(row)
   return words
 end
 
+-- What engines that decode have at a time, by Little's law, and what each may have where they are alike.
+local function load_words(row)
+  local parts, engines = {}, 0
+  for _, part in ipairs(row.parts) do
+    if part.role ~= "prefill" then parts[#parts + 1], engines = part, engines + part.engines end
+  end
+  local running = math.max(row.tok_s_per_gpu * row.gpus / row.tok_s_per_user, 1)
+  local pool = row.disaggregated and "decode " or ""
+  if #parts > 1 then return ("about %.0f requests at a time on %d %sengines"):format(running, engines, pool) end
+  local limits, each = parts[1].engine, running / engines
+  return ("about %.0f request%s at a time on %s %sengine, of %d; %d tokens a step"):format(each,
+    each < 1.5 and "" or "s", engines > 1 and "each" or "the", pool, limits.max_num_seqs,
+    limits.max_num_batched_tokens)
+end
+
 -- The first row, and why.
 local function first_lines(list)
   local row = list[1]
@@ -123,6 +138,7 @@ local function first_lines(list)
     ("  serves %s, %s"):format(rate_words(row), latency_words(row)),
     ("  %.4g tok/s per GPU, %.3g tok/s per user at that load, %s"):format(row.tok_s_per_gpu, row.tok_s_per_user,
       quality_words(row, list.published_bits)),
+    "  " .. load_words(row),
     "  " .. price_words(row),
   }
   for _, words in ipairs { width_words(list) or false, types_words(list) or false, list.quality_note or false,
@@ -182,8 +198,8 @@ local function add_caveats(list, lines)
     end
   end
   if list.aggregated_over_disaggregated then
-    lines[#lines + 1] = ("the first with prefill and decode in one engine: %.2f times the rate per device of the first "
-      .. "pools"):format(list.aggregated_over_disaggregated)
+    lines[#lines + 1] = ("rate per device of the best without pools over that of the best with pools: %.2f"):format(
+      list.aggregated_over_disaggregated)
   end
 end
 

@@ -201,7 +201,7 @@ function M.changed(experiment, options)
   end
   local text = text_of(names, set)
   local note = ("changed by --set: %s; all else is that of %s, whose claims are about its own assumptions and are not "
-    .. "checked"):format(text, experiment.name)
+    .. "checked; the notes below are about these, too"):format(text, experiment.name)
   return setmetatable({
     name = name_of(experiment, options.as, text), keys = keys, points = points, quick_points = quick_points,
     columns = without(experiment.columns, parameters), notes = { note, unpack(experiment.notes or {}) },
