@@ -11,6 +11,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera {
@@ -242,7 +243,21 @@ void push_problem(lua_State* L, solver::OpenProblem problem) {
   lua_kit::push_object<OpenProblem>(L, std::make_shared<OpenProblem>(std::move(problem)));
 }
 
+// Who writes the options of a workload beside those of the problem means them.
+void refuse_workload_options(lua_State* L) {
+  if (!lua_istable(L, 1)) return;
+  for (const OptionSpec& option : core_lua::workload_options().options) {
+    const std::string name(option.name);
+    const bool given = lua_kit::push_field(L, 1, name, "ts.problem");
+    lua_pop(L, 1);
+    if (!given || problem_options().find(name) != nullptr) continue;
+    refuse(ErrorCode::invalid_argument, "ts.problem",
+           "{} is an option of the workload: workload = {{ {} = ... }}", quote(name), name);
+  }
+}
+
 int new_problem(lua_State* L) {
+  refuse_workload_options(L);
   push_problem(L, problem_from(L, lua_kit::Options(L, 1, problem_options(), "ts.problem")));
   return 1;
 }

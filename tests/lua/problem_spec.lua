@@ -25,6 +25,11 @@ local instance = [==[{ "name": "two", "L": 2, "B": 1, "s": 1, "n": 2, "bits": [4
 describe("ts.problem", function()
   after_each(support.remove_files)
 
+  it("says where options of the workload belong", function()
+    raises("invalid_argument", "'batch_size' is an option of the workload: workload = { batch_size = ... }",
+      function() ts.problem { model = "opt-1.3b", cluster = "1xT4", batch_size = 4 } end)
+  end)
+
   it("has the fields of the contract", function()
     support.is_object(support.small_problem(), "tessera.Problem", fields)
     support.is_object(support.small_problem { quality = { max_omega = 3 } }, "tessera.Problem", fields)
