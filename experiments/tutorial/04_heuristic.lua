@@ -32,4 +32,5 @@ for _, planner in ipairs { "uniform", "adabits", { "adabits", "greedy_balance" }
     mean_bitwidth = plan.mean_bitwidth, omega = plan.omega,
   }
 end
+print "A named planner cuts one pipeline; left to itself ts.plan tries replicas (step 1)."
 print(ts.table(rows, { columns = { "planner", "objective_s", "throughput_tok_s", "mean_bitwidth", "omega" } }))

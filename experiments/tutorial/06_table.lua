@@ -11,6 +11,7 @@ return ts.experiment {
   },
   quick = { cluster = { "2xT4-16G" } },
   columns = { "throughput_tok_s", "mean_bitwidth", "omega" },
+  notes = { "a named planner cuts one pipeline, so that they compare; left to itself ts.plan tries replicas (step 1)" },
   plots = { { kind = "bars", x = "cluster", y = "throughput_tok_s", by = "planner" } },
   run = function(point)
     local problem = ts.problem {
