@@ -29,14 +29,14 @@ void add_traffic(OptionTable& t) {
                        .type = number,
                        .doc = "Prompt length, the mean where --length-cv varies it",
                        .unit = "tokens",
-                       .default_text = "1000",
+                       .default_text = kStreamPromptTokens,
                        .min = 1,
                        .max = 1e7});
   t.options.push_back({.name = "output_tokens",
                        .type = number,
                        .doc = "Generated tokens",
                        .unit = "tokens",
-                       .default_text = "200",
+                       .default_text = kStreamOutputTokens,
                        .min = 1,
                        .max = 1e7});
   t.options.push_back({.name = "length_cv",

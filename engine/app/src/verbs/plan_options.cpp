@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <string_view>
 #include <utility>
 
 #include "core_lua.h"
@@ -36,6 +39,23 @@ void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
   }
 }
 
+namespace {
+
+/// Without a batch a plan is of a stream, whose requests have other lengths.
+void add_stream_defaults(OptionTable& table) {
+  for (OptionSpec& option : table.options) {
+    const std::string_view name = option.name;
+    if (name == "batch_size") option.default_text = "none: a stream, no offline batch";
+    const char* of_stream = name == "prompt_tokens"   ? kStreamPromptTokens
+                            : name == "output_tokens" ? kStreamOutputTokens
+                                                      : nullptr;
+    if (of_stream == nullptr) continue;
+    option.default_text = fmt::format("{}, of a batch {}", of_stream, option.default_text);
+  }
+}
+
+}  // namespace
+
 const OptionTable& plan_options() {
   static const OptionTable table = [] {
     OptionTable t{
@@ -55,19 +75,7 @@ const OptionTable& plan_options() {
     for (OptionSpec& option : t.options) option.required = true;
     t.options.push_back(prices_option());
     take_flags(t, core_lua::workload_options().options);
-    for (OptionSpec& option : t.options) {
-      if (option.name == "prompt_tokens") {
-        option.doc = "Prompt length per request; default: 1000, of a batch 512";
-        option.default_text.clear();
-      }
-      if (option.name == "output_tokens") {
-        option.doc = "Generated tokens per request; default: 200, of a batch 100";
-        option.default_text.clear();
-      }
-      if (option.name != "batch_size") continue;
-      option.doc = "Plan an offline batch of so many requests; left out: a stream of them";
-      option.default_text.clear();
-    }
+    add_stream_defaults(t);
     add_stream_flags(t);
     take_flags(t, solver_lua::problem_options().options);
     t.options.push_back(
