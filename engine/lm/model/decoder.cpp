@@ -71,21 +71,48 @@ Decoder::~Decoder() = default;
 const ModelShape& Decoder::shape() const { return shared_->description.shape; }
 
 std::int64_t Decoder::weight_bytes() const {
-  std::int64_t bytes = shared_->head->bytes();
-  for (const Layer& layer : layers_) bytes += layer.matrices->bytes();
+  std::int64_t bytes = request_.with_head ? shared_->head->bytes() : 0;
+  for (const Layer& layer : layers_) bytes += layer.matrices ? layer.matrices->bytes() : 0;
   return bytes;
 }
 
+void Decoder::need_layers(std::int64_t first, std::int64_t last) const {
+  if (first >= request_.first_layer && last >= first && last <= request_.last_layer) return;
+  const bool whole = request_.first_layer == 0 && request_.last_layer == shape().num_layers;
+  refuse(ErrorCode::out_of_range, "layers", "[{}, {}) are asked for, and {} has [{}, {})", first,
+         last, whole ? shape().name : "this part of " + shape().name, request_.first_layer,
+         request_.last_layer);
+}
+
+void Decoder::need_embedding() const {
+  if (request_.with_embedding) return;
+  refuse(ErrorCode::out_of_range, "embedding", "this part of {}, layers [{}, {}), has none",
+         shape().name, request_.first_layer, request_.last_layer);
+}
+
+void Decoder::need_head() const {
+  if (request_.with_head) return;
+  refuse(ErrorCode::out_of_range, "head", "this part of {}, layers [{}, {}), has none",
+         shape().name, request_.first_layer, request_.last_layer);
+}
+
+void Decoder::need_all() const {
+  need_embedding();
+  need_layers(0, shape().num_layers);
+  need_head();
+}
+
 std::string Decoder::describe_layer(std::int64_t layer_index) const {
-  return layers_.at(static_cast<std::size_t>(layer_index)).matrices->qkv->describe();
+  need_layers(layer_index, layer_index + 1);
+  return layers_[static_cast<std::size_t>(layer_index)].matrices->qkv->describe();
 }
 
 int Decoder::num_threads() const { return request_.num_threads; }
 
 std::unique_ptr<KvCache> Decoder::make_cache(std::int64_t num_blocks,
                                              std::int64_t block_size) const {
-  return std::make_unique<DecoderCache>(shared_->description, request_.kv_bitwidth, request_.dtype,
-                                        num_blocks, block_size, *shared_->backend);
+  return std::make_unique<DecoderCache>(shared_->description, request_, num_blocks, block_size,
+                                        *shared_->backend);
 }
 
 const DecoderCache& Decoder::own(KvCache& cache) const {
@@ -322,6 +349,7 @@ void Decoder::make_logits(Rows2d hidden, std::span<float> logits) const {
 
 void Decoder::step(std::span<const SequenceStep> batch, KvCache& cache,
                    std::span<float> logits) const {
+  need_all();
   const DecoderCache& kv = own(cache);
   const Backend& backend = *shared_->backend;
   const Step step =
@@ -346,6 +374,7 @@ void Decoder::step(std::span<const SequenceStep> batch, KvCache& cache,
 }
 
 void Decoder::embed(std::span<const SequenceStep> batch, std::span<float> hidden) const {
+  need_embedding();
   const Backend& backend = *shared_->backend;
   // No cache: as many blocks as anybody names, since none is touched.
   const Step step = make_step(batch, shared_->description, INT32_MAX, 1 << 30, backend);
@@ -363,10 +392,7 @@ void Decoder::check_hidden(std::size_t size, std::int64_t tokens) const {
 
 void Decoder::run_layers(std::int64_t first, std::int64_t last, std::span<const SequenceStep> batch,
                          KvCache& cache, std::span<float> hidden) const {
-  if (first < 0 || last < first || last > shape().num_layers) {
-    refuse(ErrorCode::out_of_range, "layers", "[{}, {}) of a model of {}", first, last,
-           shape().num_layers);
-  }
+  need_layers(first, last);
   const DecoderCache& kv = own(cache);
   const Backend& backend = *shared_->backend;
   const Step step =
@@ -380,6 +406,7 @@ void Decoder::run_layers(std::int64_t first, std::int64_t last, std::span<const 
 }
 
 void Decoder::head(std::span<const float> hidden, std::span<float> logits) const {
+  need_head();
   const auto rows = static_cast<std::int64_t>(hidden.size()) / shape().hidden_size;
   check_hidden(hidden.size(), rows);
   const Memory memory =
@@ -389,6 +416,7 @@ void Decoder::head(std::span<const float> hidden, std::span<float> logits) const
 
 void Decoder::observe(std::span<const SequenceStep> batch, KvCache& cache,
                       const Observer& see) const {
+  need_all();
   const DecoderCache& kv = own(cache);
   const Backend& backend = *shared_->backend;
   const Step step =

@@ -14,8 +14,9 @@ namespace tessera::lm {
 
 class DecoderCache final : public KvCache {
  public:
-  DecoderCache(const Description& description, std::int32_t kv_bitwidth, kernels::Real dtype,
-               std::int64_t num_blocks, std::int64_t block_size, const Backend& backend);
+  /// Of the layers that `request` asks for.
+  DecoderCache(const Description& description, const LoadRequest& request, std::int64_t num_blocks,
+               std::int64_t block_size, const Backend& backend);
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_size() const override { return block_size_; }
   std::int64_t bytes() const override { return bytes_; }
@@ -30,7 +31,7 @@ class DecoderCache final : public KvCache {
   const Description* owner_;
   std::int64_t num_blocks_, block_size_, bytes_ = 0;
   std::vector<Memory> memory_;
-  std::vector<kernels::KvBlocks> layers_;
+  std::vector<kernels::KvBlocks> layers_;  ///< [num_layers]
 };
 
 /// A decoder by its description.
@@ -80,12 +81,16 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
                    const char* prefix, std::int64_t index, Pass& pass) const;
   void run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void make_logits(Rows2d hidden, std::span<float> logits) const;
+  void need_layers(std::int64_t first, std::int64_t last) const;
+  void need_embedding() const;
+  void need_head() const;
+  void need_all() const;
   void check_hidden(std::size_t size, std::int64_t tokens) const;
   const DecoderCache& own(KvCache& cache) const;
 
   std::shared_ptr<const Shared> shared_;
   LoadRequest request_;
-  std::vector<Layer> layers_;
+  std::vector<Layer> layers_;  ///< [num_layers], empty outside of the part that was loaded
 };
 
 }  // namespace tessera::lm

@@ -66,13 +66,18 @@ class TensorReader {
   const weights::TensorInfo& table(weights::Part part, std::int64_t rows,
                                    std::int64_t columns) const;
 
-  /// Every tensor of the file has been read, or is known to mean nothing.
+  /// Tensors that another part of the model reads; those that the file has not are no matter.
+  void leave(std::initializer_list<weights::Part> parts, std::int64_t layer_index = 0) const;
+  void leave_layer(std::int64_t layer_index) const;
+
+  /// Every tensor of the file has been read, is left to another part, or is known to mean nothing.
   /// @throws Error{invalid_argument} naming those that are not
   void refuse_others() const;
 
  private:
   struct Used;
   Memory stacked_bias(const std::vector<weights::LinearWeight>& parts) const;
+  std::span<const weights::LinearWeight> linears_of_layer(std::int64_t layer_index) const;
   std::vector<weights::LinearWeight> find(std::int64_t layer_index,
                                           std::initializer_list<const char*> names,
                                           std::int64_t copy = 0) const;

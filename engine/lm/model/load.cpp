@@ -28,20 +28,47 @@ LinearForm form_of(const LoadRequest& request, std::int64_t layer_index) {
   return form;
 }
 
-void load_rest(Decoder::Shared& shared, const LoadRequest& request) {
-  const Description& d = shared.description;
-  const ModelShape& shape = d.shape;
-  const TensorReader& reader = *shared.reader;
-  const std::int64_t width = shape.token_embedding_parameters / shape.vocab_size;
-  shared.embedding = &reader.table(Part::token_embedding, shape.vocab_size, width);
-  // f32 keeps 16-bit numbers of the file as they are, and so with blocks of GGUF.
+// Of what is beside the layers: f32 keeps 16-bit numbers of the file as they are, and so with
+// blocks of GGUF.
+LinearForm form_beside(const LoadRequest& request) {
   LinearForm form{.dtype = request.dtype, .as_stored = true};
   if (!request.layers.empty())
     form.activation_bitwidth = request.layers.front().activation_bitwidth;
+  return form;
+}
+
+std::int64_t embedding_width(const ModelShape& shape) {
+  return shape.token_embedding_parameters / shape.vocab_size;
+}
+
+void load_embedding(Decoder::Shared& shared, const LoadRequest& request) {
+  const Description& d = shared.description;
+  const ModelShape& shape = d.shape;
+  const TensorReader& reader = *shared.reader;
+  const std::int64_t width = embedding_width(shape);
+  shared.embedding = &reader.table(Part::token_embedding, shape.vocab_size, width);
   if (width != shape.hidden_size) {
-    shared.project_in = reader.matrix(Part::project_in, 0, shape.hidden_size, width, form);
-    shared.project_out = reader.matrix(Part::project_out, 0, width, shape.hidden_size, form);
+    shared.project_in =
+        reader.matrix(Part::project_in, 0, shape.hidden_size, width, form_beside(request));
   }
+  if (d.positions == Positions::learned) {
+    const std::int64_t rows = shape.max_context_tokens + d.position_offset;
+    const auto& table = reader.table(Part::position_embedding, rows, shape.hidden_size);
+    const auto values = reader.values(table, rows * shape.hidden_size);
+    shared.position_table =
+        shared.backend->upload(values.data(), static_cast<std::int64_t>(values.size()) * 4);
+  }
+  shared.embedding_norm =
+      reader.norm(Part::embedding_norm, 0, shape.hidden_size, shape.family == "bloom");
+}
+
+void load_head(Decoder::Shared& shared, const LoadRequest& request) {
+  const ModelShape& shape = shared.description.shape;
+  const TensorReader& reader = *shared.reader;
+  const std::int64_t width = embedding_width(shape);
+  const LinearForm form = form_beside(request);
+  if (width != shape.hidden_size)
+    shared.project_out = reader.matrix(Part::project_out, 0, width, shape.hidden_size, form);
   shared.head = reader.matrix(shape.tied_embeddings ? Part::token_embedding : Part::lm_head, 0,
                               shape.vocab_size, width, form);
   if (shape.lm_head_parameters > shape.vocab_size * width) {
@@ -52,22 +79,54 @@ void load_rest(Decoder::Shared& shared, const LoadRequest& request) {
     }
     shared.head_bias = reader.bias(head->bias, shape.vocab_size);
   }
-  if (d.positions == Positions::learned) {
-    const std::int64_t rows = shape.max_context_tokens + d.position_offset;
-    const auto& table = reader.table(Part::position_embedding, rows, shape.hidden_size);
-    const auto values = reader.values(table, rows * shape.hidden_size);
-    shared.position_table =
-        shared.backend->upload(values.data(), static_cast<std::int64_t>(values.size()) * 4);
-  }
+  shared.final_norm = reader.norm(Part::final_norm, 0, shape.hidden_size,
+                                  shared.description.order != Order::post_norm);
+}
+
+// What the request leaves to other parts of the model is in the file all the same.
+void load_beside(Decoder::Shared& shared, const LoadRequest& request) {
+  const Description& d = shared.description;
   if (!d.alibi_slopes.empty())
-    shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data(), shape.num_heads * 4);
-  shared.embedding_norm =
-      reader.norm(Part::embedding_norm, 0, shape.hidden_size, shape.family == "bloom");
-  shared.final_norm =
-      reader.norm(Part::final_norm, 0, shape.hidden_size, d.order != Order::post_norm);
+    shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data(), d.shape.num_heads * 4);
+  if (request.with_embedding) {
+    load_embedding(shared, request);
+  } else {
+    shared.reader->leave(
+        {Part::token_embedding, Part::project_in, Part::position_embedding, Part::embedding_norm});
+  }
+  if (request.with_head) {
+    load_head(shared, request);
+  } else {
+    shared.reader->leave(
+        {Part::token_embedding, Part::lm_head, Part::project_out, Part::final_norm});
+  }
+}
+
+std::vector<Layer> load_layers(const Decoder::Shared& shared, const LoadRequest& request) {
+  const TensorReader& reader = *shared.reader;
+  const std::int64_t count = request.last_layer - request.first_layer;
+  std::vector<Layer> layers(static_cast<std::size_t>(shared.description.shape.num_layers));
+  for (std::int64_t index = 0; index < std::ssize(layers); ++index) {
+    if (index < request.first_layer || index >= request.last_layer) {
+      reader.leave_layer(index);
+      continue;
+    }
+    if (request.progress) request.progress(index - request.first_layer, count);
+    layers[static_cast<std::size_t>(index)] = {
+        reader.parts(index), reader.matrices(index, form_of(request, index),
+                                             shared.statistics ? &*shared.statistics : nullptr)};
+  }
+  reader.refuse_others();
+  if (request.progress) request.progress(count, count);
+  return layers;
 }
 
 void check_layers(const LoadRequest& request, const ModelShape& shape) {
+  if (request.first_layer < 0 || request.last_layer < request.first_layer ||
+      request.last_layer > shape.num_layers) {
+    refuse(ErrorCode::out_of_range, "layers", "[{}, {}) of the {} layers of {}",
+           request.first_layer, request.last_layer, shape.num_layers, shape.name);
+  }
   if (request.layers.empty()) return;
   if (static_cast<std::int64_t>(request.layers.size()) != shape.num_layers) {
     refuse("bitwidths", "{} for the {} layers of {}", request.layers.size(), shape.num_layers,
@@ -85,35 +144,24 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   auto shared = std::make_shared<Shared>();
   shared->weights = weights::Weights::open(request.path);
   const ModelShape shape = weights::model_of(*shared->weights);
-  check_layers(request, shape);
+  LoadRequest kept = request;
+  if (kept.last_layer < 0) kept.last_layer = shape.num_layers;
+  if (kept.num_threads <= 0) kept.num_threads = kernels::hardware_threads();
+  check_layers(kept, shape);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
   shared->load_tokens = std::move(load_tokens);
   shared->reader =
       std::make_unique<TensorReader>(shared->weights, shared->description, shared->backend);
   if (!request.statistics.empty()) shared->statistics = quant::Statistics::open(request.statistics);
-  load_rest(*shared, request);
-  std::vector<Layer> layers;
-  for (std::int64_t index = 0; index < shape.num_layers; ++index) {
-    if (request.progress) request.progress(index, shape.num_layers);
-    layers.push_back(
-        {shared->reader->parts(index),
-         shared->reader->matrices(index, form_of(request, index),
-                                  shared->statistics ? &*shared->statistics : nullptr)});
-  }
-  shared->reader->refuse_others();
-  if (request.progress) request.progress(shape.num_layers, shape.num_layers);
-  LoadRequest kept = request;
-  if (kept.num_threads <= 0) kept.num_threads = kernels::hardware_threads();
+  load_beside(*shared, kept);
+  std::vector<Layer> layers = load_layers(*shared, kept);
   return std::make_shared<const Decoder>(std::move(shared), std::move(kept), std::move(layers));
 }
 
 std::shared_ptr<const LanguageModel> Decoder::with_layer(std::int64_t layer_index,
                                                          const LayerForm& form) const {
-  if (layer_index < 0 || layer_index >= shape().num_layers) {
-    refuse(ErrorCode::out_of_range, "layer_index", "{} of a model of {} layers", layer_index,
-           shape().num_layers);
-  }
+  need_layers(layer_index, layer_index + 1);
   check(form);
   LoadRequest request = request_;
   for (std::int64_t i = 0; request.layers.empty() && i < shape().num_layers; ++i)
@@ -141,18 +189,18 @@ const Tokens& Decoder::tokens() const {
   return *shared_->tokens;
 }
 
-DecoderCache::DecoderCache(const Description& description, std::int32_t kv_bitwidth,
-                           kernels::Real dtype, std::int64_t num_blocks, std::int64_t block_size,
-                           const Backend& backend)
+DecoderCache::DecoderCache(const Description& description, const LoadRequest& request,
+                           std::int64_t num_blocks, std::int64_t block_size, const Backend& backend)
     : owner_(&description), num_blocks_(num_blocks), block_size_(block_size) {
   if (num_blocks < 1 || block_size < 1 || num_blocks > (std::int64_t{1} << 40) / block_size) {
     refuse(ErrorCode::out_of_range, "cache", "{} blocks of {} tokens", num_blocks, block_size);
   }
-  const kernels::KvType type = kv_bitwidth == 8              ? kernels::KvType::int8
-                               : dtype == kernels::Real::f32 ? kernels::KvType::f32
-                               : dtype == kernels::Real::f16 ? kernels::KvType::f16
-                                                             : kernels::KvType::bf16;
-  for (std::int64_t index = 0; index < description.shape.num_layers; ++index) {
+  const kernels::KvType type = request.kv_bitwidth == 8              ? kernels::KvType::int8
+                               : request.dtype == kernels::Real::f32 ? kernels::KvType::f32
+                               : request.dtype == kernels::Real::f16 ? kernels::KvType::f16
+                                                                     : kernels::KvType::bf16;
+  layers_.resize(static_cast<std::size_t>(description.shape.num_layers));
+  for (std::int64_t index = request.first_layer; index < request.last_layer; ++index) {
     const LayerShape& layer = description.shape.layer(index);
     kernels::KvBlocks blocks{nullptr,       nullptr,    nullptr,    nullptr,
                              type,          num_blocks, block_size, layer.num_kv_heads,
@@ -178,7 +226,7 @@ DecoderCache::DecoderCache(const Description& description, std::int32_t kv_bitwi
       blocks.key_scale = static_cast<float*>(room(scales));
       blocks.value_scale = static_cast<float*>(room(scales));
     }
-    layers_.push_back(blocks);
+    layers_[static_cast<std::size_t>(index)] = blocks;
   }
 }
 

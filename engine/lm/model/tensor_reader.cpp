@@ -77,14 +77,17 @@ void TensorReader::use(const TensorInfo& tensor) const {
   used_->stems.insert(stem_of(tensor.name));
 }
 
+std::span<const LinearWeight> TensorReader::linears_of_layer(std::int64_t layer_index) const {
+  const auto key = &LinearWeight::layer_index;
+  return {std::ranges::lower_bound(linears_, layer_index, {}, key),
+          std::ranges::upper_bound(linears_, layer_index, {}, key)};
+}
+
 std::vector<LinearWeight> TensorReader::find(std::int64_t layer_index,
                                              std::initializer_list<const char*> names,
                                              std::int64_t copy) const {
   std::vector<LinearWeight> found;
-  const auto key = &LinearWeight::layer_index;
-  const std::span<const LinearWeight> layer(
-      std::ranges::lower_bound(linears_, layer_index, {}, key),
-      std::ranges::upper_bound(linears_, layer_index, {}, key));
+  const std::span<const LinearWeight> layer = linears_of_layer(layer_index);
   for (const char* name : names) {
     for (const LinearWeight& linear : layer) {
       if (linear.linear != name || linear.copy != copy) continue;
@@ -299,6 +302,25 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
            lacking(*weights_, layer_index));
   }
   return parts;
+}
+
+void TensorReader::leave(std::initializer_list<Part> parts, std::int64_t layer_index) const {
+  for (const Part part : parts) {
+    const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+    if (!found) continue;
+    use(*found->weight);
+    if (found->bias != nullptr) use(*found->bias);
+  }
+}
+
+void TensorReader::leave_layer(std::int64_t layer_index) const {
+  leave({Part::attention_norm, Part::ffn_norm, Part::attention_post_norm, Part::ffn_post_norm,
+         Part::q_norm, Part::k_norm, Part::router, Part::shared_expert_gate},
+        layer_index);
+  for (const LinearWeight& linear : linears_of_layer(layer_index)) {
+    use(*linear.tensor);
+    if (const TensorInfo* bias = weights::bias_of(*weights_, linear)) use(*bias);
+  }
 }
 
 void TensorReader::refuse_others() const {

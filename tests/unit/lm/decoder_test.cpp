@@ -1,12 +1,16 @@
 // Every family against Hugging Face transformers, and against itself in other batches.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "decoders.h"
+#include "tessera/core/error.h"
 
 namespace tessera::lm::decoder_test {
 namespace {
+
+using testing::HasSubstr;
 
 // The bound that was asked for; f32 in another order of sums moves these logits by 1e-6 or so.
 constexpr double kBound = 1e-4;
@@ -130,6 +134,77 @@ TEST_P(EveryDecoder, RunsInPartsOfItsLayers) {
     model->run_layers(layer, layer + 1, {&step, 1}, *cache, hidden);
   model->head(hidden, logits);
   EXPECT_EQ(logits, run_in_pieces(*model, ids, ids.size()));
+}
+
+TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
+  const auto& ids = expected[0].ids;
+  const ModelShape& shape = model->shape();
+  const auto table = blocks_down(0, 6);
+  const SequenceStep step{
+      .tokens = ids, .context_tokens = 0, .block_table = table, .num_logits = 0};
+  const auto whole = run_in_pieces(*model, ids, ids.size());
+  for (std::int64_t cut = 0; cut <= shape.num_layers; ++cut) {
+    SCOPED_TRACE(cut);
+    const std::string path = decoder_path(GetParam());
+    const auto front = load_decoder({.path = path, .last_layer = cut, .with_head = false});
+    const auto back = load_decoder({.path = path, .first_layer = cut, .with_embedding = false});
+    EXPECT_EQ(front->weight_bytes() + back->weight_bytes(), model->weight_bytes());
+    const auto front_cache = front->make_cache(6, 4), back_cache = back->make_cache(6, 4);
+    EXPECT_EQ(front_cache->bytes() + back_cache->bytes(), model->make_cache(6, 4)->bytes());
+    std::vector<float> hidden(ids.size() * static_cast<std::size_t>(shape.hidden_size));
+    std::vector<float> logits(ids.size() * static_cast<std::size_t>(shape.vocab_size));
+    front->embed({&step, 1}, hidden);
+    front->run_layers(0, cut, {&step, 1}, *front_cache, hidden);
+    back->run_layers(cut, shape.num_layers, {&step, 1}, *back_cache, hidden);
+    back->head(hidden, logits);
+    EXPECT_EQ(logits, whole);
+  }
+}
+
+// The message of what is asked of a part that does not have it.
+template <class F>
+std::string refusal(F&& ask) {
+  try {
+    ask();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(PartOfADecoder, RefusesWhatItDoesNotHave) {
+  const std::string path = decoder_path("llama2");
+  const auto model = load_decoder({.path = path});
+  const std::int64_t count = model->shape().num_layers;
+  ASSERT_GE(count, 2);
+  const auto middle = load_decoder({.path = path,
+                                    .first_layer = 1,
+                                    .last_layer = 1,
+                                    .with_embedding = false,
+                                    .with_head = false});
+  EXPECT_EQ(middle->weight_bytes(), 0);
+  const auto cache = middle->make_cache(1, 4);
+  const std::int32_t token = 1, block = 0;
+  const SequenceStep step{.tokens = {&token, 1}, .context_tokens = 0, .block_table = {&block, 1}};
+  std::vector<float> hidden(static_cast<std::size_t>(model->shape().hidden_size));
+  std::vector<float> logits(static_cast<std::size_t>(model->shape().vocab_size));
+  const SequenceStep* batch = &step;
+  EXPECT_THAT(refusal([&] {
+                middle->step({batch, 1}, *cache, logits);
+              }),
+              HasSubstr("embedding: this part of llama2, layers [1, 1), has none"));
+  EXPECT_THAT(refusal([&] { middle->embed({batch, 1}, hidden); }), HasSubstr("has none"));
+  EXPECT_THAT(refusal([&] { middle->head(hidden, logits); }), HasSubstr("has none"));
+  EXPECT_THAT(refusal([&] {
+                middle->run_layers(0, 1, {batch, 1}, *cache, hidden);
+              }),
+              HasSubstr("[0, 1) are asked for, and this part of"));
+  EXPECT_THAT(refusal([&] { middle->describe_layer(1); }), HasSubstr("[1, 2) are asked for"));
+  EXPECT_THAT(refusal([&] { middle->with_layer(0, {}); }), HasSubstr("[0, 1) are asked for"));
+  EXPECT_THAT(refusal([&] { load_decoder({.path = path, .first_layer = 2, .last_layer = 1}); }),
+              HasSubstr("layers: [2, 1) of the"));
+  EXPECT_THAT(refusal([&] { load_decoder({.path = path, .last_layer = count + 1}); }),
+              HasSubstr("layers: [0, "));
 }
 
 TEST_P(EveryDecoder, KeepsItsCacheInEightBits) {

@@ -25,7 +25,12 @@ struct LoadRequest {
   std::vector<LayerForm> layers = {};        ///< [num_layers]; empty: GGUF blocks and checkpoints
                                              ///< as they are stored, else dtype
   std::int32_t kv_bitwidth = 16;             ///< of new caches; 16: dtype, 8: int8 per head
-  std::string statistics = {};               ///< calibration file for gptq and awq; "" for none
+  // A part of the model, a stage of a pipeline: nothing else is read, kept or cached.
+  std::int64_t first_layer = 0;
+  std::int64_t last_layer = -1;  ///< the first one behind the part; -1: num_layers
+  bool with_embedding = true;    ///< tokens to hidden states
+  bool with_head = true;         ///< hidden states to logits
+  std::string statistics = {};   ///< calibration file for gptq and awq; "" for none
   /// "cpu": our kernels; "torch": LibTorch's operators on the CPU, slow and independent of them;
   /// "cuda", "cuda:1": LibTorch on a GPU, codes multiplied by our CUDA kernels where they take them
   /// (tessera/torch/torch_backend.h).
@@ -77,7 +82,7 @@ class LanguageModel {
   virtual const LoadRequest& request() const = 0;
   /// Read at the first call. @throws Error{not_found, unsupported, invalid_argument}
   virtual const Tokens& tokens() const = 0;
-  virtual std::int64_t weight_bytes() const = 0;
+  virtual std::int64_t weight_bytes() const = 0;  ///< of the part that was loaded
   /// Of a layer: "4-bit rtn, group 128".
   virtual std::string describe_layer(std::int64_t layer_index) const = 0;
   virtual int num_threads() const = 0;
@@ -93,7 +98,8 @@ class LanguageModel {
                     std::span<float> logits) const = 0;
 
   // The same in three parts, for pipelines and for replacing one layer: hidden states are
-  // [tokens of the batch][hidden_size] f32, in the order of the batch.
+  // [tokens of the batch][hidden_size] f32, in the order of the batch. What is not in the part of
+  // the model that was loaded is refused, Error{out_of_range}.
   virtual void embed(std::span<const SequenceStep> batch, std::span<float> hidden) const = 0;
   virtual void run_layers(std::int64_t first, std::int64_t last,
                           std::span<const SequenceStep> batch, KvCache& cache,
