@@ -41,29 +41,30 @@ void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
 
 namespace {
 
-/// Without a batch a plan is of a stream, whose requests have other lengths.
-void add_stream_defaults(OptionTable& table) {
+/// Says what a verb does, with the lengths of requests where nobody says them. Without a batch a
+/// plan is of a stream, whose requests have other lengths than the record: its defaults go.
+std::string_view take_stream_defaults(OptionTable& table) {
+  std::string prompt, output;
   for (OptionSpec& option : table.options) {
-    const std::string_view name = option.name;
-    if (name == "batch_size") option.default_text = "none: a stream, no offline batch";
-    const char* of_stream = name == "prompt_tokens"   ? kStreamPromptTokens
-                            : name == "output_tokens" ? kStreamOutputTokens
-                                                      : nullptr;
-    if (of_stream == nullptr) continue;
-    option.default_text = fmt::format("{}, of a batch {}", of_stream, option.default_text);
+    if (option.name == "prompt_tokens") prompt = option.default_text;
+    if (option.name == "output_tokens") output = option.default_text;
+    const bool is_of_batch = option.name == "prompt_tokens" || option.name == "output_tokens" ||
+                             option.name == "batch_size";
+    if (is_of_batch) option.default_text.clear();
   }
+  static const std::string doc = fmt::format(
+      "What to run of one model on one cluster: for a stream of requests within latency limits, or "
+      "with --batch-size and the flags of its search for an offline batch. Requests have {} prompt "
+      "and {} output tokens, in a batch {} and {}",
+      kStreamPromptTokens, kStreamOutputTokens, prompt, output);
+  return doc;
 }
 
 }  // namespace
 
 const OptionTable& plan_options() {
   static const OptionTable table = [] {
-    OptionTable t{
-        "tessera plan",
-        "What to run of one model on one cluster: for a stream of requests within latency "
-        "limits, or with --batch-size and the flags of its search for an offline batch",
-        "",
-        {}};
+    OptionTable t{"tessera plan", "", "", {}};
     t.options.push_back(as_text(
         "model",
         "Model by name (opt-30b), or the path of a config.json, its folder or a .gguf file"));
@@ -75,7 +76,7 @@ const OptionTable& plan_options() {
     for (OptionSpec& option : t.options) option.required = true;
     t.options.push_back(prices_option());
     take_flags(t, core_lua::workload_options().options);
-    add_stream_defaults(t);
+    t.doc = take_stream_defaults(t);
     add_stream_flags(t);
     take_flags(t, solver_lua::problem_options().options);
     t.options.push_back(
