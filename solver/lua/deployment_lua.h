@@ -41,7 +41,8 @@ const OptionTable& plan_serving_options();
 int plan_serving(lua_State* L);
 /// What may be lost where nothing is said of quality, as `quality` of ts.plan_serving.
 int default_quality(lua_State* L);
-/// server_request(model): { tokens =, cache_share = }, what a server has to take (server_request.h).
+/// server_request(model): { tokens =, cache_share = }, what a server has to take
+/// (server_request.h).
 int server_request(lua_State* L);
 /// latency_limits(): what limits of a stream are called by flags, in their order.
 int latency_limits(lua_State* L);
