@@ -57,6 +57,20 @@ local function latency_words(run)
         core.format_seconds(d.p99))
     end
   end
+  if run.attainment_ratio then
+    words[#words + 1] = ("%.1f %% within the SLO"):format(100 * run.attainment_ratio)
+  end
+  return table.concat(words, "; ")
+end
+
+-- "stable; 0.4754 req/s of 0.5229 offered; KV cache 73.5 % used at most"
+local function state_words(run)
+  if not run.stable then return run.verdict end
+  local words = { run.verdict, ("%.4g req/s"):format(run.request_per_s) }
+  if run.offered_request_per_s then words[2] = words[2] .. (" of %.4g offered"):format(run.offered_request_per_s) end
+  if run.kv_peak_usage_ratio then
+    words[3] = ("KV cache %.1f %% used at most"):format(100 * run.kv_peak_usage_ratio)
+  end
   return table.concat(words, "; ")
 end
 
@@ -78,7 +92,7 @@ function M.draw(run, title)
   local bottom = top + #panels * (height + gap) - gap
   local page = svg.page(width, bottom + 34, title)
   page:text(margin, 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
-  page:text(margin, 46, svg.fit(run.verdict, width - 2 * margin, 11), { class = "ts-text ts-small" })
+  page:text(margin, 46, svg.fit(state_words(run), width - 2 * margin, 11), { class = "ts-text ts-small" })
   -- Of an unstable run latencies measure its length.
   page:text(margin, 63, run.stable and latency_words(run) or "", { class = "ts-muted ts-small" })
   for i, panel in ipairs(panels) do
