@@ -63,8 +63,9 @@ std::string describe_replica(const PipelinePlan& replica, std::size_t index) {
                 fmt::format("replica {} is of an instance file, which has no replicas", index),
                 "plan.replicas");
   }
-  return fmt::format(" {} requests on {}, {}\n", part->workload.batch_size, part->cluster.name,
-                     format_seconds(replica.latency_s)) +
+  const std::int64_t requests = part->workload.batch_size;
+  return fmt::format(" {} request{} on {}, {}\n", requests, requests == 1 ? "" : "s",
+                     part->cluster.name, format_seconds(replica.latency_s)) +
          describe_parts(replica);
 }
 
@@ -218,8 +219,8 @@ std::string describe(const Plan& plan) {
                         format_number(p.omega, 4))) +
       "\n";
   if (p.quality) {
-    text +=
-        fmt::format("  quality: {}; grade {}\n", in_words(*p.quality), name_of(p.quality->grade));
+    text += fmt::format("  quality: {}; grade {} (tessera help quality)\n", in_words(*p.quality),
+                        name_of(p.quality->grade));
   }
   text += fmt::format(
       "  latencies are {}{}\n", name_of(p.provenance),
