@@ -23,6 +23,7 @@ local later = {
   plot = "tessera.desk.plot",
   table = "tessera.desk.text_table",
   histogram = "tessera.desk.histogram",
+  repeated = "tessera.desk.repeated",
   experiment = "tessera.desk.experiment",
   collection = "tessera.desk.collection",
   data_sets = { "tessera.desk.data_sets", "list" },

@@ -29,6 +29,8 @@ local read = options.card {
     },
     { name = "check", type = "any", lua_type = "fun(t: tessera.Claims)", doc = "The claims; t:expect_best and so on" },
     { name = "columns", type = "table", lua_type = "string[]", doc = "Columns to show, in order; default: all" },
+    { name = "over", type = "string", doc = "A key of the grid that counts repetitions: the table printed after a run, "
+      .. "and its plots, have means over it (ts.repeated)" },
     {
       name = "notes", type = "table", lua_type = "string[]",
       doc = "Said beneath the table: settings, and what the numbers are not",
@@ -104,6 +106,17 @@ local function check_plots(plots)
   end
 end
 
+-- Declared plots, of means over a key that counts repetitions.
+local function plots_over(plots, over)
+  if not plots or not over then return plots end
+  local list = {}
+  for i, spec in ipairs(plots) do
+    list[i] = { over = over }
+    for name, value in pairs(spec) do list[i][name] = value end
+  end
+  return list
+end
+
 local function check(fields)
   if #fields.name > 100 or not fields.name:find "^[%w][%w_./-]*$" or fields.name:find("..", 1, true)
     or fields.name:sub(-1) == "/" then
@@ -119,6 +132,11 @@ local function check(fields)
   end
   fields.keys, fields.points = grid.expand(fields.grid, "ts.experiment.grid")
   fields.quick_points = grid.quick(fields.grid, fields.quick, "ts.experiment.quick")
+  if fields.over and fields.points[1][fields.over] == nil then
+    fail("ts.experiment.over", ("no key '%s' in the grid%s"):format(fields.over,
+      core.did_you_mean(fields.over, fields.keys)))
+  end
+  fields.plots = plots_over(fields.plots, fields.over)
   for _, key in ipairs(fields.paper and fields.paper.keys or {}) do
     if fields.points[1][key] == nil then
       fail("ts.experiment.paper", ("its rows are named by '%s', which is no key of the grid%s"):format(key,

@@ -1,6 +1,7 @@
 -- What a sweep prints at its end: rows, failures, claims.
 
 local published = require "tessera.desk.published"
+local repeated = require "tessera.desk.repeated"
 local rows = require "tessera.desk.rows"
 local sheet = require "tessera.desk.sheet"
 local grid = require "tessera.desk.experiment.grid"
@@ -20,6 +21,7 @@ end
 --- The rows as a table, as many as fit a screen or two.
 function M.rows(experiment, list, write)
   local shown = {}
+  if experiment.over then list = repeated(list, experiment.over) end
   for i = 1, math.min(#list, max_rows) do shown[i] = list[i] end
   write(sheet.table(sheet_of(experiment, shown)))
   if #list > #shown then

@@ -20,6 +20,7 @@ local read = options.card {
     { name = "rows", type = "table", required = true, lua_type = "table[]",
       doc = "{ point = {...}, columns... }, ..." },
     { name = "where", type = "table", doc = "Only rows with these values, as in results:rows { ... }" },
+    { name = "over", type = "string", doc = "A key that counts repetitions, of which means are drawn (ts.repeated)" },
     -- Columns come from the rows, whose names may be any bytes.
     { name = "x", type = "string", bytes = true, required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", bytes = true, doc = "Column along y; all kinds but cdf need it" },

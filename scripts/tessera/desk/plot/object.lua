@@ -8,6 +8,7 @@ local frames = require "tessera.desk.plot.frame"
 local hidden = require "tessera.desk.plot.hidden"
 local options = require "tessera.options"
 local read_data = require "tessera.desk.plot.data"
+local repeated = require "tessera.desk.repeated"
 local rows = require "tessera.desk.rows"
 local units = require "tessera.desk.units"
 local save = require "tessera.desk.picture.save"
@@ -98,6 +99,7 @@ end
 
 local function select_rows(opt)
   options.list(opt.rows, path .. ".rows", "a list of rows", check_row)
+  if opt.over then opt.rows = repeated(opt.rows, opt.over) end
   if not opt.where or next(opt.where) == nil then return end
   opt.rows = rows.where(opt.rows, opt.where, path .. ".where")
   opt.title = opt.title or where_text(opt.where)
