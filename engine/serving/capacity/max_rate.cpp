@@ -116,14 +116,17 @@ class EarlyVerdict {
   double outside_ = 0, most_outside_ = kLongestRun_s;
 };
 
-std::string waiting_of(const Summary& summary) {
-  const Waiting& w = summary.waited_s;
-  const std::pair<double, const char*> parts[] = {
-      {w.seats, "a seat (max_num_seqs)"},
-      {w.tokens, "room in a step (max_num_batched_tokens)"},
-      {w.blocks, "KV blocks"},
-      {w.policy, "the scheduler's own rule"},
-      {w.step, "the step under way"}};
+std::string waiting_of(const Log& log) {
+  std::pair<WideTicks, const char*> parts[kNumLimits] = {
+      {0, "the step under way"},
+      {0, "a seat (max_num_seqs)"},
+      {0, "room in a step (max_num_batched_tokens)"},
+      {0, "KV blocks"},
+      {0, "the scheduler's own rule"}};
+  for (const RequestRecord& r : log.requests) {
+    if (r.arrival == kNever || r.outcome == Outcome::rejected) continue;
+    for (std::size_t i = 0; i < kNumLimits; ++i) parts[i].first += r.waited[i];
+  }
   const auto* most = std::max_element(std::begin(parts), std::end(parts));
   if (most->first <= 0) return {};
   return fmt::format("; requests wait for {}", most->second);
@@ -211,8 +214,10 @@ bool Search::holds(double rate) {
   Served served;
   served.log = simulate(deployment_, traffic, std::move(run));
   poll();
-  served.summary = summarise(served.log, summary_);
-  rejects_ = served.summary.num_rejected > 0;
+  // Of a run that was cut short nobody asks more than what its requests waited for.
+  if (!early) served.summary = summarise(served.log, summary_);
+  rejects_ = std::ranges::any_of(
+      served.log.requests, [](const RequestRecord& r) { return r.outcome == Outcome::rejected; });
   RatePoint point;
   point.rate_per_s = rate;
   point.cut_short = early;
@@ -232,7 +237,7 @@ bool Search::holds(double rate) {
       measure_run();
     }
   } else {
-    limits_[rate] = point.broken + waiting_of(served.summary);
+    limits_[rate] = point.broken + waiting_of(served.log);
   }
   return point.holds;
 }
