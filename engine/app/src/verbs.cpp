@@ -16,7 +16,7 @@ const std::vector<LuaVerb>& lua_verbs() {
       {"quantise", "tessera.cli.quantise", "MODEL_DIR",
        "a quantised copy of a model that vLLM loads", quantise_verb_options()},
       {"indicator", "tessera.cli.indicator", "MODEL_DIR",
-       "sensitivity of every layer of a model on disk", indicator_options()},
+       "sensitivity of every layer of a model on disk", indicator_verb_options()},
       {"generate", "tessera.cli.generate", "MODEL", "continue a text: generate MODEL PROMPT",
        generate_verb_options()},
       {"quality", "tessera.cli.quality", "MODEL", "perplexity of a model at any bitwidths",

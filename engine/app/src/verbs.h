@@ -41,7 +41,7 @@ void add_stream_flags(OptionTable& table);
 
 // One table per verb, in verbs/.
 const OptionTable& plan_options();
-const OptionTable& indicator_options();
+const OptionTable& indicator_verb_options();
 const OptionTable& generate_verb_options();
 const OptionTable& quality_verb_options();
 const OptionTable& bench_verb_options();

@@ -3,7 +3,7 @@
 
 namespace tessera::app {
 
-const OptionTable& indicator_options() {
+const OptionTable& indicator_verb_options() {
   static const OptionTable table = [] {
     OptionTable t{"tessera indicator",
                   "How sensitive every layer of a model on disk is at every bitwidth",
