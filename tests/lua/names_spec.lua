@@ -305,6 +305,16 @@ describe("a model's name", function()
     assert.is_nil(hub.bits_of_name "meta-llama/Llama-3.1-8B-Instruct")
   end)
 
+  it("tells the bits that it is planned at, and no others", function()
+    local taken = require "tessera.cli.taken"
+    local awq = ts.model "Qwen/Qwen2.5-7B-Instruct-AWQ"
+    assert.same({ 4 }, taken.bitwidths(awq))
+    assert.same({ 4 }, taken.bitwidths(awq, { 4 }))
+    raises("usage", "has weights of 4 bits: leave --bitwidths out", function() taken.bitwidths(awq, { 4, 8 }) end)
+    assert.same({ 8 }, taken.bitwidths(ts.model "qwen2.5-7b", { 8 }))
+    assert.is_nil(taken.bitwidths(ts.model "qwen2.5-7b"))
+  end)
+
   it("of a base model never launches the tuned one", function()
     assert.equal("Qwen/Qwen3-8B-Base", hub.id_of(ts.model "qwen3-8b-base"))
     assert.equal("meta-llama/Llama-3.1-8B", hub.id_of(ts.model "llama-3.1-8b-base"))

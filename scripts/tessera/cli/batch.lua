@@ -217,7 +217,7 @@ end
 local function describe(given)
   local description = options.of_flags(given, "ts.problem")
   description.model, description.cluster = taken.model(given), taken.cluster(given)
-  description.bitwidths = description.bitwidths or taken.bitwidths(description.model)
+  description.bitwidths = taken.bitwidths(description.model, description.bitwidths)
   description.workload = options.of_flags(given, "ts.workload")
   description.quality = quality_of(given)
   return description

@@ -93,7 +93,7 @@ function M.asked(flags)
   asked.objective = given.objective or (given.rate and "gpus" or "rate")
   asked.engine = tables.of_flags(given, "ts.engine")
   asked.model, asked.cluster = taken.model(given), taken.cluster(given)
-  asked.bitwidths = asked.bitwidths or taken.bitwidths(asked.model)
+  asked.bitwidths = taken.bitwidths(asked.model, asked.bitwidths)
   return asked
 end
 
@@ -223,8 +223,8 @@ end
 --- Prints the list (or hands it to --json); nil and why where nothing keeps to the limits.
 function M.main(given)
   local asked = M.asked(given)
-  if not host.json then terminal.out:write(terminal.wrapped(settings(given, asked)), "\n") end
   local options, why = answer(given, asked)
+  if not host.json then terminal.out:write(terminal.wrapped(settings(given, asked)), "\n") end
   if not options then return nil, with_remedies(why, asked) end
   options.published_bits = taken.published_bits(asked.model)
   local frontier = given.frontier and options:frontier() or nil

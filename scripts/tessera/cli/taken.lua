@@ -46,11 +46,18 @@ function M.published_bits(model)
   return birth and birth.bitwidth
 end
 
---- The bitwidth of a checkpoint that is quantised, as its name tells or as the model was published, in a list; nil for
---- others. Nothing is gained by running it at more, and it is what was named.
-function M.bitwidths(model)
-  local bits = type(model) ~= "string" and model.checkpoint_bits or M.published_bits(model)
-  return bits and bits < 16 and { bits } or nil
+--- The bitwidths that are given; else that of a checkpoint that is quantised, as its name tells or as the model was
+--- published, in a list; nil for others. Nothing is gained by running it at more, and it is what was named.
+function M.bitwidths(model, given)
+  local named = type(model) ~= "string" and model.checkpoint_bits
+  local bits = named or M.published_bits(model)
+  for _, other in ipairs(named and named < 16 and given or {}) do
+    if other ~= named then
+      core.raise("usage", ("%s has weights of %g bits: leave --bitwidths out, or name the model that it was made from")
+        :format(model.checkpoint, named), "--bitwidths")
+    end
+  end
+  return given or bits and bits < 16 and { bits } or nil
 end
 
 --- Lines that say which sheets were taken for names that fit several, and what the model's name tells of its weights;
