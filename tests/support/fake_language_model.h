@@ -84,6 +84,19 @@ class FakeCache : public KvCache {
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_size() const override { return block_size_; }
   std::int64_t bytes() const override { return static_cast<std::int64_t>(tokens_.size()) * 4; }
+  // Nobody moves blocks of a model that is none.
+  std::int64_t block_bytes(std::int64_t first, std::int64_t last) const override {
+    return (last - first) * block_size_ * 4;
+  }
+  void read(std::span<const std::int32_t>, std::int64_t, std::int64_t,
+            std::span<std::byte>) const override {
+    throw std::logic_error("blocks are read");
+  }
+  void write(std::span<const std::int32_t>, std::int64_t, std::int64_t,
+             std::span<const std::byte>) override {
+    throw std::logic_error("blocks are written");
+  }
+  void copy(std::int32_t, std::int32_t) override { throw std::logic_error("a block is copied"); }
 
   void put(std::int64_t layer, std::span<const std::int32_t> table, std::int64_t place,
            std::int32_t token) {

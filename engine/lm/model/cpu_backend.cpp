@@ -40,11 +40,17 @@ class CpuBackend final : public Backend {
   }
   Memory upload(const void* host, std::int64_t bytes) const override {
     Memory memory = allocate(bytes);
-    std::memcpy(memory.get(), host, static_cast<std::size_t>(bytes));
+    copy(host, bytes, memory.get());
     return memory;
   }
   void download(const void* device, std::int64_t bytes, void* host) const override {
-    std::memcpy(host, device, static_cast<std::size_t>(bytes));
+    copy(device, bytes, host);
+  }
+  void write(const void* host, std::int64_t bytes, void* device) const override {
+    copy(host, bytes, device);
+  }
+  void copy(const void* from, std::int64_t bytes, void* to) const override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,

@@ -112,7 +112,7 @@ int Decoder::num_threads() const { return request_.num_threads; }
 std::unique_ptr<KvCache> Decoder::make_cache(std::int64_t num_blocks,
                                              std::int64_t block_size) const {
   return std::make_unique<DecoderCache>(shared_->description, request_, num_blocks, block_size,
-                                        *shared_->backend);
+                                        shared_->backend);
 }
 
 const DecoderCache& Decoder::own(KvCache& cache) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "decoder_cache.h"
 #include "description.h"
 #include "layer.h"
 #include "step.h"
@@ -11,28 +12,6 @@
 #include "tessera/lm/language_model.h"
 
 namespace tessera::lm {
-
-class DecoderCache final : public KvCache {
- public:
-  /// Of the layers that `request` asks for.
-  DecoderCache(const Description& description, const LoadRequest& request, std::int64_t num_blocks,
-               std::int64_t block_size, const Backend& backend);
-  std::int64_t num_blocks() const override { return num_blocks_; }
-  std::int64_t block_size() const override { return block_size_; }
-  std::int64_t bytes() const override { return bytes_; }
-
-  const kernels::KvBlocks& layer(std::int64_t index) const {
-    return layers_[static_cast<std::size_t>(index)];
-  }
-  /// Whom it was made for: layers of another model do not fit.
-  const Description* owner() const { return owner_; }
-
- private:
-  const Description* owner_;
-  std::int64_t num_blocks_, block_size_, bytes_ = 0;
-  std::vector<Memory> memory_;
-  std::vector<kernels::KvBlocks> layers_;  ///< [num_layers]
-};
 
 /// A decoder by its description.
 class Decoder final : public LanguageModel, public std::enable_shared_from_this<Decoder> {

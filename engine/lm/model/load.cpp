@@ -189,45 +189,4 @@ const Tokens& Decoder::tokens() const {
   return *shared_->tokens;
 }
 
-DecoderCache::DecoderCache(const Description& description, const LoadRequest& request,
-                           std::int64_t num_blocks, std::int64_t block_size, const Backend& backend)
-    : owner_(&description), num_blocks_(num_blocks), block_size_(block_size) {
-  if (num_blocks < 1 || block_size < 1 || num_blocks > (std::int64_t{1} << 40) / block_size) {
-    refuse(ErrorCode::out_of_range, "cache", "{} blocks of {} tokens", num_blocks, block_size);
-  }
-  const kernels::KvType type = request.kv_bitwidth == 8              ? kernels::KvType::int8
-                               : request.dtype == kernels::Real::f32 ? kernels::KvType::f32
-                               : request.dtype == kernels::Real::f16 ? kernels::KvType::f16
-                                                                     : kernels::KvType::bf16;
-  layers_.resize(static_cast<std::size_t>(description.shape.num_layers));
-  for (std::int64_t index = request.first_layer; index < request.last_layer; ++index) {
-    const LayerShape& layer = description.shape.layer(index);
-    kernels::KvBlocks blocks{nullptr,       nullptr,    nullptr,    nullptr,
-                             type,          num_blocks, block_size, layer.num_kv_heads,
-                             layer.head_dim};
-    const auto room = [&](std::int64_t bytes) {
-      try {
-        memory_.push_back(backend.allocate(bytes));
-      } catch (const std::bad_alloc&) {
-        refuse(ErrorCode::out_of_range, "cache",
-               "keys and values of {} tokens take {} a layer, for which there is no memory; ask "
-               "for fewer tokens, or kv_bitwidth 8",
-               num_blocks * block_size, format_bytes(2 * static_cast<double>(bytes)));
-      }
-      bytes_ += bytes;
-      return memory_.back().get();
-    };
-    const std::int64_t bytes = kernels::kv_bytes(blocks);
-    if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
-    blocks.keys = room(bytes);
-    blocks.values = room(bytes);
-    if (type == kernels::KvType::int8) {
-      const std::int64_t scales = num_blocks * block_size * layer.num_kv_heads * 4;
-      blocks.key_scale = static_cast<float*>(room(scales));
-      blocks.value_scale = static_cast<float*>(room(scales));
-    }
-    layers_[static_cast<std::size_t>(index)] = blocks;
-  }
-}
-
 }  // namespace tessera::lm

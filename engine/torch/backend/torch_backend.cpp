@@ -80,11 +80,17 @@ class TorchBackend final : public Backend {
   }
   Memory upload(const void* host, std::int64_t bytes) const override {
     Memory memory = allocate(bytes);
-    if (bytes > 0) bytes_at(memory.get(), bytes, device_).copy_(bytes_at(host, bytes, at::kCPU));
+    write(host, bytes, memory.get());
     return memory;
   }
   void download(const void* device, std::int64_t bytes, void* host) const override {
     if (bytes > 0) bytes_at(host, bytes, at::kCPU).copy_(bytes_at(device, bytes, device_));
+  }
+  void write(const void* host, std::int64_t bytes, void* device) const override {
+    if (bytes > 0) bytes_at(device, bytes, device_).copy_(bytes_at(host, bytes, at::kCPU));
+  }
+  void copy(const void* from, std::int64_t bytes, void* to) const override {
+    if (bytes > 0) bytes_at(to, bytes, device_).copy_(bytes_at(from, bytes, device_));
   }
 
   std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,

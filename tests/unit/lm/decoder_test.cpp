@@ -161,6 +161,49 @@ TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
   }
 }
 
+// A prompt's blocks go to other places of another cache, whose next step must see the same keys.
+TEST_P(EveryDecoder, GoesOnFromBlocksOfAnotherCache) {
+  const auto& ids = expected[0].ids;
+  const auto vocab = static_cast<std::size_t>(model->shape().vocab_size);
+  const std::int64_t layers = model->shape().num_layers, before = std::ssize(ids) - 1;
+  for (const std::int32_t kv_bitwidth : {16, 8}) {
+    SCOPED_TRACE(kv_bitwidth);
+    const auto own = load_decoder({.path = decoder_path(GetParam()), .kv_bitwidth = kv_bitwidth});
+    const auto here = own->make_cache(12, 4), there = own->make_cache(7, 4);
+    const auto table = blocks_down(0, 6), moved = blocks_down(1, 6);
+    const SequenceStep prompt{.tokens = std::span(ids).first(ids.size() - 1),
+                              .context_tokens = 0,
+                              .block_table = table,
+                              .num_logits = 0};
+    own->step({&prompt, 1}, *here, {});
+    const std::int64_t size = here->block_bytes(0, layers);
+    EXPECT_EQ(size * 12, here->bytes());
+    std::vector<std::byte> bytes(static_cast<std::size_t>(size) * table.size());
+    here->read(table, 0, layers, bytes);
+    // Layer by layer, as a pipeline would, then one block once more by a copy.
+    std::span<const std::byte> rest = bytes;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const auto count = static_cast<std::size_t>(there->block_bytes(layer, layer + 1)) * 6;
+      there->write(moved, layer, layer + 1, rest.first(count));
+      rest = rest.subspan(count);
+    }
+    there->copy(moved[0], 0);
+    auto copied = moved;
+    copied[0] = 0;
+    const auto next = [&](KvCache& cache, std::span<const std::int32_t> blocks) {
+      const SequenceStep step{.tokens = std::span(ids).last(1),
+                              .context_tokens = before,
+                              .block_table = blocks,
+                              .num_logits = 1};
+      std::vector<float> logits(vocab);
+      own->step({&step, 1}, cache, logits);
+      return logits;
+    };
+    const auto wanted = next(*here, table);
+    EXPECT_EQ(next(*there, copied), wanted);
+  }
+}
+
 // The message of what is asked of a part that does not have it.
 template <class F>
 std::string refusal(F&& ask) {
@@ -205,6 +248,23 @@ TEST(PartOfADecoder, RefusesWhatItDoesNotHave) {
               HasSubstr("layers: [2, 1) of the"));
   EXPECT_THAT(refusal([&] { load_decoder({.path = path, .last_layer = count + 1}); }),
               HasSubstr("layers: [0, "));
+}
+
+TEST(BlocksOfACache, RefuseWhatDoesNotFit) {
+  const auto part = load_decoder({.path = decoder_path("llama2"), .first_layer = 1});
+  const auto cache = part->make_cache(2, 4);
+  const std::int64_t layers = part->shape().num_layers;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(cache->block_bytes(1, layers)));
+  const std::vector<std::int32_t> one = {1}, none = {2}, below = {-1};
+  cache->read(one, 1, layers, bytes);
+  EXPECT_THAT(refusal([&] { cache->read(one, 0, layers, bytes); }),
+              HasSubstr("[0, 2) are asked for, and it has [1, 2)"));
+  EXPECT_THAT(refusal([&] { cache->read(none, 1, layers, bytes); }), HasSubstr("block 2 is not"));
+  EXPECT_THAT(refusal([&] { cache->write(below, 1, layers, bytes); }),
+              HasSubstr("block -1 is not one of its 2"));
+  EXPECT_THAT(refusal([&] { cache->write(one, 1, layers, std::span(bytes).first(3)); }),
+              HasSubstr("bytes, not 3"));
+  EXPECT_THAT(refusal([&] { cache->copy(0, 2); }), HasSubstr("block 2 is not"));
 }
 
 TEST_P(EveryDecoder, KeepsItsCacheInEightBits) {

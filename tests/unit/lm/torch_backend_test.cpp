@@ -30,6 +30,29 @@ TEST_P(TorchBackends, AgreeWithTheKernels) {
   }
 }
 
+TEST(TorchBackend, MovesBlocksOfItsCache) {
+  const auto model = Decoder::load({.path = decoder_path("llama3"), .kv_bitwidth = 8},
+                                   make_torch_backend("cpu", 1));
+  const std::int64_t layers = model->shape().num_layers;
+  const auto cache = model->make_cache(3, 4);
+  const std::vector<std::int32_t> first = {0}, others = {2, 1};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(cache->block_bytes(0, layers)));
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 251);
+  cache->write(first, 0, layers, bytes);
+  cache->copy(0, 1);
+  cache->copy(1, 2);
+  std::vector<std::byte> found(2 * bytes.size());
+  cache->read(others, 0, layers, found);
+  // Layers first: each has both blocks, which are alike.
+  auto at = found.cbegin();
+  for (std::int64_t layer = 0, from = 0; layer < layers; ++layer) {
+    const std::int64_t size = cache->block_bytes(layer, layer + 1);
+    for (int block = 0; block < 2; ++block, at += size)
+      EXPECT_TRUE(std::equal(at, at + size, bytes.cbegin() + from));
+    from += size;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, TorchBackends,
                          testing::Values("opt", "opt_postnorm", "bloom_heads6", "llama3",
                                          "llama_yarn", "qwen2_moe", "qwen3_moe", "mistral",

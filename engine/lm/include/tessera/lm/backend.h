@@ -55,6 +55,8 @@ class Backend {
   virtual Memory allocate(std::int64_t bytes) const = 0;
   virtual Memory upload(const void* host, std::int64_t bytes) const = 0;
   virtual void download(const void* device, std::int64_t bytes, void* host) const = 0;
+  virtual void write(const void* host, std::int64_t bytes, void* device) const = 0;
+  virtual void copy(const void* from, std::int64_t bytes, void* to) const = 0;  ///< both its own
 
   virtual std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                               const quant::LinearStatistics* inputs) const = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +50,20 @@ class KvCache {
   virtual std::int64_t num_blocks() const = 0;
   virtual std::int64_t block_size() const = 0;
   virtual std::int64_t bytes() const = 0;
+
+  // Blocks as data, for swapping, copying on a write and handing a sequence to another process. In
+  // memory of the program: layers [first, last), in each the blocks in the order of their names, of
+  // each its keys, values and scales. Caches of the same model and kv_bitwidth read each other's,
+  // whichever layers they have beside these.
+  /// Of one block. @throws Error{out_of_range} for layers that the cache does not have
+  virtual std::int64_t block_bytes(std::int64_t first, std::int64_t last) const = 0;
+  /// @throws Error{out_of_range} for blocks, layers or a size that do not fit; nothing is written
+  virtual void read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                    std::span<std::byte> out) const = 0;
+  virtual void write(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                     std::span<const std::byte> in) = 0;
+  /// All layers of a block. @throws as read
+  virtual void copy(std::int32_t from, std::int32_t to) = 0;
 };
 
 /// One sequence's part of a step: some of its tokens, whose predecessors are in the cache already.

@@ -1,0 +1,130 @@
+#include "decoder_cache.h"
+
+#include <new>
+
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+
+namespace tessera::lm {
+namespace {
+
+kernels::KvType type_of(const LoadRequest& request) {
+  if (request.kv_bitwidth == 8) return kernels::KvType::int8;
+  if (request.dtype == kernels::Real::f32) return kernels::KvType::f32;
+  return request.dtype == kernels::Real::f16 ? kernels::KvType::f16 : kernels::KvType::bf16;
+}
+
+}  // namespace
+
+DecoderCache::DecoderCache(const Description& description, const LoadRequest& request,
+                           std::int64_t num_blocks, std::int64_t block_size,
+                           std::shared_ptr<const Backend> backend)
+    : owner_(&description),
+      num_blocks_(num_blocks),
+      block_size_(block_size),
+      first_layer_(request.first_layer),
+      last_layer_(request.last_layer),
+      backend_(std::move(backend)) {
+  if (num_blocks < 1 || block_size < 1 || num_blocks > (std::int64_t{1} << 40) / block_size) {
+    refuse(ErrorCode::out_of_range, "cache", "{} blocks of {} tokens", num_blocks, block_size);
+  }
+  const auto num_layers = static_cast<std::size_t>(description.shape.num_layers);
+  arrays_.resize(num_layers);
+  layers_.resize(num_layers);
+  for (std::int64_t index = first_layer_; index < last_layer_; ++index) {
+    const LayerShape& layer = description.shape.layer(index);
+    std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
+    kernels::KvBlocks blocks{nullptr,          nullptr,    nullptr,    nullptr,
+                             type_of(request), num_blocks, block_size, layer.num_kv_heads,
+                             layer.head_dim};
+    const std::int64_t bytes = kernels::kv_bytes(blocks);
+    if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
+    blocks.keys = add(arrays, bytes);
+    blocks.values = add(arrays, bytes);
+    if (blocks.type == kernels::KvType::int8) {
+      const std::int64_t scales = num_blocks * block_size * layer.num_kv_heads * 4;
+      blocks.key_scale = static_cast<float*>(add(arrays, scales));
+      blocks.value_scale = static_cast<float*>(add(arrays, scales));
+    }
+    layers_[static_cast<std::size_t>(index)] = blocks;
+  }
+}
+
+void* DecoderCache::add(std::vector<Array>& arrays, std::int64_t bytes) {
+  try {
+    arrays.push_back({backend_->allocate(bytes), bytes / num_blocks_});
+  } catch (const std::bad_alloc&) {
+    refuse(ErrorCode::out_of_range, "cache",
+           "keys and values of {} tokens take {} a layer, for which there is no memory; ask "
+           "for fewer tokens, or kv_bitwidth 8",
+           num_blocks_ * block_size_, format_bytes(2 * static_cast<double>(bytes)));
+  }
+  bytes_ += bytes;
+  return arrays.back().memory.get();
+}
+
+void DecoderCache::check_block(std::int32_t block) const {
+  if (block >= 0 && block < num_blocks_) return;
+  refuse(ErrorCode::out_of_range, "cache", "block {} is not one of its {}", block, num_blocks_);
+}
+
+void DecoderCache::check(std::span<const std::int32_t> blocks, std::int64_t first,
+                         std::int64_t last, std::size_t bytes) const {
+  const std::int64_t wanted = std::ssize(blocks) * block_bytes(first, last);
+  for (const std::int32_t block : blocks) check_block(block);
+  if (static_cast<std::int64_t>(bytes) == wanted) return;
+  refuse(ErrorCode::out_of_range, "cache", "{} blocks of layers [{}, {}) are {} bytes, not {}",
+         blocks.size(), first, last, wanted, bytes);
+}
+
+std::int64_t DecoderCache::block_bytes(std::int64_t first, std::int64_t last) const {
+  if (first < first_layer_ || last < first || last > last_layer_) {
+    refuse(ErrorCode::out_of_range, "cache", "layers [{}, {}) are asked for, and it has [{}, {})",
+           first, last, first_layer_, last_layer_);
+  }
+  std::int64_t bytes = 0;
+  for (std::int64_t index = first; index < last; ++index) {
+    for (const Array& array : arrays_[static_cast<std::size_t>(index)]) bytes += array.block_bytes;
+  }
+  return bytes;
+}
+
+void DecoderCache::read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                        std::span<std::byte> out) const {
+  check(blocks, first, last, out.size());
+  std::byte* to = out.data();
+  for (std::int64_t index = first; index < last; ++index) {
+    for (const std::int32_t block : blocks) {
+      for (const Array& array : arrays_[static_cast<std::size_t>(index)]) {
+        backend_->download(array.block(block), array.block_bytes, to);
+        to += array.block_bytes;
+      }
+    }
+  }
+}
+
+void DecoderCache::write(std::span<const std::int32_t> blocks, std::int64_t first,
+                         std::int64_t last, std::span<const std::byte> in) {
+  check(blocks, first, last, in.size());
+  const std::byte* from = in.data();
+  for (std::int64_t index = first; index < last; ++index) {
+    for (const std::int32_t block : blocks) {
+      for (const Array& array : arrays_[static_cast<std::size_t>(index)]) {
+        backend_->write(from, array.block_bytes, array.block(block));
+        from += array.block_bytes;
+      }
+    }
+  }
+}
+
+void DecoderCache::copy(std::int32_t from, std::int32_t to) {
+  check_block(from);
+  check_block(to);
+  if (from == to) return;
+  for (const std::vector<Array>& arrays : arrays_) {
+    for (const Array& array : arrays)
+      backend_->copy(array.block(from), array.block_bytes, array.block(to));
+  }
+}
+
+}  // namespace tessera::lm
