@@ -18,6 +18,7 @@ constexpr std::size_t kRatios = 3;      // of the same two configurations
 constexpr double kAlike = 1.08;         // times another, an estimate that is as good
 constexpr std::size_t kMostTypes = 5;   // that are put beside each other, in every set
 constexpr double kTogether = 1.1;       // times what each does alone, about what they do together
+constexpr double kAboutAsGood = 1.25;   // times as good alone, what another may pass beside others
 constexpr double kPoolShare = 0.5;      // of the requests, for pools
 
 /// The best engines of several types, and what they promise alone.
@@ -103,7 +104,7 @@ class LargestRate final : public DeploymentObjective {
       }
     }
     for (std::vector<PricedPtr>& engines : alike_engines(search, types)) {
-      beside_each_other(search, std::move(engines), list);
+      beside_each_other(search, std::move(engines), types, list);
     }
     return list;
   }
@@ -164,6 +165,7 @@ class LargestRate final : public DeploymentObjective {
   /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
   /// that may be better than what is known is tried, the most promising first.
   static void beside_each_other(ServingSearch& search, std::vector<PricedPtr> engines,
+                                const std::vector<BestOfType>& types,
                                 std::vector<FoundDeployment>& list) {
     std::sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
       return a->total_per_s() > b->total_per_s();
@@ -184,19 +186,46 @@ class LargestRate final : public DeploymentObjective {
       return a.promise_per_s > b.promise_per_s;
     });
     double best_per_s = best_rate(list);
+    std::vector<DeploymentPart> best;
+    const auto add = [&](const std::vector<DeploymentPart>& parts, double guess_per_s) {
+      const auto found = search.sustained(parts, {.guess_per_s = guess_per_s,
+                                                  .least_per_s = best_per_s,
+                                                  .residence_s = residence_of(parts),
+                                                  .num_engines = num_engines(parts)});
+      if (!found) return;
+      list.push_back({parts, found});
+      if (found->rate_per_s <= best_per_s) return;
+      best_per_s = found->rate_per_s;
+      best = parts;
+    };
     for (const TypesTogether& each : sets) {
       if (each.promise_per_s * kTogether <= best_per_s) {
         ++search.bounded;
         continue;
       }
-      const auto found = search.sustained(each.parts, {.guess_per_s = each.promise_per_s,
-                                                       .least_per_s = best_per_s,
-                                                       .residence_s = residence_of(each.parts),
-                                                       .num_engines = num_engines(each.parts)});
-      if (!found) continue;
-      list.push_back({each.parts, found});
-      best_per_s = std::max(best_per_s, found->rate_per_s);
+      add(each.parts, each.promise_per_s);
     }
+    // The best engine alone need not be the best beside others.
+    for (std::size_t k = 0; k < best.size(); ++k) {
+      const PricedPtr other = next_best(types, *best[k].engine);
+      if (other == nullptr) continue;
+      std::vector<DeploymentPart> parts = best;
+      parts[k] = {other, other->capacity};
+      add(parts, best_per_s);
+    }
+  }
+
+  /// The engine of the same devices and bits that is about as good; null: none.
+  static PricedPtr next_best(const std::vector<BestOfType>& types,
+                             const PricedConfiguration& engine) {
+    for (const BestOfType& type : types) {
+      for (const PricedPtr& other : type.best) {
+        const bool is_alike = other->type == engine.type && other->bitwidth == engine.bitwidth;
+        if (!is_alike || other->name() == engine.name()) continue;
+        if (other->total_per_s() * kAboutAsGood >= engine.total_per_s()) return other;
+      }
+    }
+    return nullptr;
   }
 
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.
