@@ -215,8 +215,9 @@ void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceTyp
   }
 }
 
-/// The layers that suit the mean request of the traffic, by as many of these together as fit; empty
-/// where engines of the shape are of one type, or unlike each other, or none fits.
+/// The layers that suit the mean request of the traffic, by as many of these together as fit, or of
+/// few longer ones that fill the cache of a server; empty where engines of the shape are of one
+/// type, or unlike each other, or none fits.
 std::vector<std::int64_t> split_of(const ServingSearch& search, const Configuration& shape) {
   const ServingRequest& request = search.request();
   const auto all = try_place(*request.model, *request.cluster, {shape.placed()});
@@ -237,11 +238,14 @@ std::vector<std::int64_t> split_of(const ServingSearch& search, const Configurat
                                                              request.kernel_set, search.folders());
   const Placement one = place(context.model, part, shape.placed(1));
   Workload workload;
-  workload.prompt_tokens = std::max(1.0, search.lengths().prompt_tokens);
   workload.output_tokens = std::max(1.0, search.lengths().output_tokens);
-  workload.max_prompt_tokens = static_cast<std::int64_t>(std::ceil(workload.prompt_tokens));
   workload.max_output_tokens = static_cast<std::int64_t>(std::ceil(workload.output_tokens));
+  const auto held = static_cast<double>(least_cache_tokens(*request.model));
   for (workload.batch_size = kSeats[0]; workload.batch_size >= 1; workload.batch_size /= 4) {
+    workload.prompt_tokens =
+        std::max({1.0, search.lengths().prompt_tokens,
+                  held / static_cast<double>(workload.batch_size) - workload.output_tokens});
+    workload.max_prompt_tokens = static_cast<std::int64_t>(std::ceil(workload.prompt_tokens));
     auto layers = balanced_layers(context, one, one.engines.front(), workload);
     if (!layers.empty()) return layers;
   }

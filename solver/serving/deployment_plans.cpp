@@ -154,6 +154,7 @@ std::vector<std::int64_t> balanced_layers(const cost::PricingContext& context,
                                           const Workload& workload) {
   Problem whole = problem_of(context, placement);
   whole.batch()->workload = workload;
+  whole.batch()->memory = cost::MemoryPreset::vllm;
   const LoweredProblem problem =
       part_of(whole, engine, devices_of(placement, engine, context.cluster), workload.batch_size);
   const Instance& instance = problem.instance();
