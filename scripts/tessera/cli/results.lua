@@ -215,8 +215,9 @@ local function show(file, name, given)
   if format == "latex" then
     text = latex.write(page, caption_of(run, given))
   elseif format == "table" then
-    text = heading(run, runs) .. sheet.table(page, given.out and math.huge) .. failures(found, given.failed)
-      .. claims_text(run)
+    local beneath = failures(found, given.failed) .. claims_text(run)
+    text = heading(run, runs) .. sheet.table(page, given.out and math.huge)
+      .. (given.out and beneath or terminal.wrapped(beneath))
   else
     text = sheet[format](page)
   end

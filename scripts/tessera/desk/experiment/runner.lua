@@ -204,18 +204,20 @@ local function print_rows(list)
   end
 end
 
+local function say_wrapped(text) terminal.say(terminal.wrapped(text)) end
+
 -- What is shown at the end, of a brief one only what went wrong; the exit status.
 local function conclude(experiment, file, run, items, options, database)
   local list = rows_of(file, run, items)
   if host.json then print_rows(list) end
   if not host.json and not run.brief then
     show.rows(experiment, list, terminal.say)
-    show.notes(experiment, terminal.say)
+    show.notes(experiment, say_wrapped)
   end
-  local failed = show.failures(experiment, list, database, terminal.say)
+  local failed = show.failures(experiment, list, database, say_wrapped)
   local checked = {}
   if experiment.check then checked = claims.check(experiment, file:rows(run.id), options.quick) end
-  local not_true = show.claims(run.brief and verdict.failed(checked) or checked, terminal.say)
+  local not_true = show.claims(run.brief and verdict.failed(checked) or checked, say_wrapped)
   local stored = {}
   for i, claim in ipairs(checked) do
     stored[i] = { text = claim.text, status = claim.status, passed = verdict.passed(claim.status),
