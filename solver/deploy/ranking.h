@@ -20,8 +20,9 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
 /// What it puts in front was simulated whole. Says what is given up; empty: the first stays.
 ///
 /// What that promises: the first is within 10 % of the best of what may stand first, and within
-/// 30 % of the best that is listed. A device more leaves all of these in the comparison, so the
-/// first then is within 10 % of the first before.
+/// 30 % of the best that is listed. Another device takes nothing out of the comparison, so that the
+/// first then is within 10 % of the first before, as far as the search finds as much again
+/// (tests/lua/served_rates_spec.lua).
 std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
                           std::vector<FoundDeployment>& found);
 
