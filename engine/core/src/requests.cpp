@@ -16,7 +16,6 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxRequestTokens = 100'000'000;
 constexpr double kMaxArrival_s = 1e12;
 constexpr std::uint64_t kLargestFile = 1ull << 30;
 
@@ -90,8 +89,8 @@ class RequestReader {
 
   void add(const CsvReader& csv, const RequestColumns& columns) {
     TracedRequest request;
-    request.prompt_tokens = csv.integer(columns.prompt, 1, kMaxRequestTokens);
-    request.output_tokens = csv.integer(columns.output, 1, kMaxRequestTokens);
+    request.prompt_tokens = csv.integer(columns.prompt, 1, kMaxTokensPerRequest);
+    request.output_tokens = csv.integer(columns.output, 1, kMaxTokensPerRequest);
     if (columns.arrival != CsvReader::none) request.arrival_s = arrival_s(csv, columns);
     if (request.prompt_tokens > max_prompt_ || request.output_tokens > max_output_) {
       ++trace_.num_left_out;
@@ -121,7 +120,7 @@ class RequestReader {
 std::optional<std::int64_t> take_length(std::string_view& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 1 || value > kMaxRequestTokens) return std::nullopt;
+  if (error != std::errc() || value < 1 || value > kMaxTokensPerRequest) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
 }

@@ -31,7 +31,7 @@ void check_limits(const LengthDistribution& lengths, const FieldPath& path) {
   if (!lengths.mean)
     refuse(path("mean"), "missing: a {} distribution needs it", name_of(lengths.distribution));
   const auto low = static_cast<double>(lengths.min.value_or(1));
-  const auto high = static_cast<double>(lengths.max.value_or(serving::kMaxTokensPerRequest));
+  const auto high = static_cast<double>(lengths.max.value_or(kMaxTokensPerRequest));
   if (!(*lengths.mean > low && *lengths.mean < high)) {
     refuse(ErrorCode::out_of_range, path("mean"),
            "{} is not between the least ({}) and the most ({}); for a single value take "
@@ -156,7 +156,7 @@ Json JsonValue<LengthDistribution>::write(const LengthDistribution& lengths) {
 LengthDistribution JsonValue<LengthDistribution>::read(const Json& json, const std::string& path,
                                                        const FieldSpec&) {
   if (!json.is_number()) return from_json<LengthDistribution>(json, path);
-  return serving::fixed_length(json_integer(json, path, 1, serving::kMaxTokensPerRequest));
+  return serving::fixed_length(json_integer(json, path, 1, kMaxTokensPerRequest));
 }
 
 void Fields<LengthDistribution>::check(const LengthDistribution& lengths, const FieldPath& path) {

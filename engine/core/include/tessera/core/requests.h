@@ -8,6 +8,9 @@
 
 namespace tessera {
 
+/// Of a prompt or an output, at most, wherever lengths are read or drawn.
+inline constexpr std::int64_t kMaxTokensPerRequest = 100'000'000;
+
 /// One request of a trace.
 struct TracedRequest {
   std::int64_t prompt_tokens = 1;

@@ -9,12 +9,12 @@
 #include "tessera/core/record.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/record_options.h"
+#include "tessera/core/requests.h"
 #include "tessera/core/units.h"
 #include "tessera/serving/traffic.h"
 
 namespace tessera::serving {
 
-inline constexpr std::int64_t kMaxTokensPerRequest = 100'000'000;
 inline constexpr std::int64_t kMaxRequests = 10'000'000;
 
 enum class Arrivals { poisson, gamma, constant, closed };
@@ -137,7 +137,7 @@ struct JsonValue<serving::LengthDistribution> {
 template <>
 struct Fields<serving::LengthDistribution> {
   using Lengths = serving::LengthDistribution;
-  static constexpr double kMax = serving::kMaxTokensPerRequest;
+  static constexpr double kMax = kMaxTokensPerRequest;
   static constexpr auto list = std::tuple{
       field<&Lengths::distribution>(
           {.name = "distribution", .doc = "How lengths vary", .in_file = InFile::defaulted}),
@@ -194,7 +194,7 @@ struct Fields<serving::Sessions> {
                                               .doc = "What all sessions begin with",
                                               .unit = "tokens",
                                               .min = 1,
-                                              .max = serving::kMaxTokensPerRequest,
+                                              .max = kMaxTokensPerRequest,
                                               .in_file = InFile::when_set})};
 };
 
@@ -224,7 +224,7 @@ struct Fields<serving::TrafficSummary> {
 template <>
 struct Fields<serving::TrafficOptions> {
   using Options = serving::TrafficOptions;
-  static constexpr double kMaxTokens = serving::kMaxTokensPerRequest;
+  static constexpr double kMaxTokens = kMaxTokensPerRequest;
   static constexpr std::string_view kLengthType = "integer|table";
   static constexpr auto list = std::tuple{
       field<&Options::rate_per_s>(
