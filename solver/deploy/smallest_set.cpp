@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kSetTries = 12;
 // Engines beside each other sustain more than each alone does, by at most about this factor: tried
 // before 1.
-constexpr double kTogether[] = {1.3, 1.15, 1};
+constexpr double kTogetherTries[] = {1.3, 1.15, 1};
 constexpr double kProbeShare =
     0.5;  // of the requests, to see whether so many engines hold the rate
 
@@ -205,7 +205,7 @@ class SmallestSet final : public DeploymentObjective {
   std::optional<FoundDeployment> beside_each_other(ServingSearch& search,
                                                    const std::vector<PricedPtr>& engines,
                                                    double bar) const {
-    for (const double factor : kTogether) {
+    for (const double factor : kTogetherTries) {
       Cheapest cheapest{search, *this, engines, factor};
       cheapest.go(0, 0);
       const std::vector<DeploymentPart>& parts = cheapest.best;

@@ -9,7 +9,7 @@
 namespace tessera::solver::exact {
 namespace {
 
-constexpr std::size_t kRootSteps = 300, kSteps = 80;
+constexpr std::size_t kRootRounds = 300, kRounds = 80;
 /// With one of Tp and Td known, a gap in the other that is not worth splitting: a share of what the
 /// bound lacks to the cutoff.
 constexpr double kLittleGap = 0.01;
@@ -78,7 +78,7 @@ OrderFreeSearch::Outcome OrderFreeSearch::solve(Node node, double cutoff,
   const OptionSet options = narrowed(options_[node.root], node.box);
   if (!tighten_bounds(space_, pair, options, node.box)) return outcome;
   const bool is_root = node.number < options_.size();
-  const RelaxEffort effort{is_root ? kRootSteps : kSteps, cutoff, should_stop};
+  const RelaxEffort effort{is_root ? kRootRounds : kRounds, cutoff, should_stop};
   const double scale = std::max(std::fabs(fluid_[node.pair].bound()), 1e-9);
   RelaxedBound relaxed =
       relax_orders(space_, table_, pair, node.box, options, node.prices, scale, effort);

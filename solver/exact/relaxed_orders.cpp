@@ -13,8 +13,8 @@ constexpr std::size_t kAnyKind = 0;
 // Room for rounding, relative to what was added and subtracted.
 constexpr double kRounding = 1e-12;
 // Of prices of devices, in shares of the objective for each device.
-constexpr double kFirstRadius = 1, kGrow = 1.5, kShrink = 0.9;
-constexpr double kTowardsModel = 0.6, kLittleGain = 1e-6;
+constexpr double kFirstRadius = 1, kGrow = 1.5, kShorten = 0.9;
+constexpr double kModelShare = 0.6, kSmallGain = 1e-6;
 
 class OrderRelaxation {
  public:
@@ -204,13 +204,13 @@ RelaxedBound relax_orders(const SearchSpace& space, const ConfigTable& table, co
       if (i > 0) radius *= kGrow;
       best = {value, query, relaxation.path()};
     } else {
-      radius *= kShrink;
+      radius *= kShorten;
     }
     if (best.value >= effort.enough) return best;
     const double largest_nu = 2 * best.at.multipliers.nu + omega_price_scale(space, scale);
     const auto maximum = model.maximise_near(best.at, radius, largest_nu);
-    if (maximum.value - best.value < kLittleGain * scale) return best;
-    query = model.between(best.at, maximum.at, kTowardsModel);
+    if (maximum.value - best.value < kSmallGain * scale) return best;
+    query = model.between(best.at, maximum.at, kModelShare);
   }
   return best;
 }
