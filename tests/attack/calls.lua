@@ -91,6 +91,7 @@ M.functions = {
   ["ts.grid"] = one { a = { 1, 2 }, b = { "x", "y" } },
   ["ts.paper"] = one "llmpq/table4.csv",
   ["ts.table"] = function() return { values.rows(), { columns = { "i", "x_s" } } } end,
+  ["ts.repeated"] = one({ { point = { i = 1, rep = 1 }, x_s = 1 }, { point = { i = 1, rep = 2 }, x_s = 3 } }, "rep"),
   ["ts.plot"] = function() return { { kind = "lines", rows = values.rows(), x = "i", y = "x_s", by = "p" } } end,
   ["ts.results"] = one("attack/one", { db = "attack.db" }),
   ["ts.experiment"] = one { name = "attack/two", grid = { i = { 1, 2 } }, quick = { i = { 1 } },
