@@ -324,8 +324,7 @@ ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
   plans.preference = prefer_simple(search, *objective, found);
   plans.aggregated_over_disaggregated = shared_over_pools(found);
   if (search.types().size() > 1) {
-    const FoundDeployment* alone = best_homogeneous(request.objective, found);
-    if (alone != nullptr) {
+    if (const auto alone = best_homogeneous(search, found)) {
       plans.best_homogeneous = layout_of(alone->parts);
       plans.gain_of_mixing = gain_over(request.objective, found.front(), *alone);
     }

@@ -160,6 +160,9 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     return true;
   }
   c.checkpoint = checkpoint_of(*c.one->context, c.one->placement->engines.front());
+  c.most_tokens = has_room ? kMostTokens : c.type->usual_tokens;
+  c.is_cramped = c.one->deployment.replicas.front().kv_tokens() <
+                 least_cache_tokens(*request.model, kLongRequestTokens);
   set_limits(search, c, kSeats[0], c.type->usual_tokens);
   estimate(search, c, has_room ? std::span(kSeats) : std::span(&kFewSeats, 1));
   check_phases(search, c);
@@ -317,7 +320,7 @@ PricedPtr in_pool(const ServingSearch& search, const PricedConfiguration& config
   set_limits(
       search, *own,
       decodes ? configuration.decode_num_seqs : std::min(kSeats[0], configuration.max_num_seqs),
-      kMostTokens);
+      configuration.most_tokens);
   return own;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <compare>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -86,7 +87,7 @@ constexpr double kWorthMore = 1.30;  ///< times as good, what elaborate deployme
 
 /// How much there is to start and to look after, the first of these that differs first.
 struct Complexity {
-  bool is_elaborate = false;
+  bool is_elaborate = false, is_cramped = false;
   std::int64_t kinds = 0;  ///< of engines
   std::int64_t types = 0;  ///< of devices
   std::int64_t gpus = 0;
@@ -103,6 +104,7 @@ Complexity complexity_of(const FoundDeployment& found) {
   for (const DeploymentPart& part : found.parts) {
     types.insert(part.engine->type->types.begin(), part.engine->type->types.end());
     result.widest = std::max(result.widest, part.engine->gpus());
+    result.is_cramped = result.is_cramped || part.engine->is_cramped;
     result.bits_lost = std::max(result.bits_lost, 16 - part.engine->bitwidth);
     result.kv_bits_lost = std::max(result.kv_bits_lost, 16 - part.engine->kv_bitwidth);
   }
@@ -181,9 +183,12 @@ std::vector<FoundDeployment>::iterator simplest(const ServingSearch& search,
 
 /// Why the one is simpler than the other.
 const char* burden_of(const FoundDeployment& other, const FoundDeployment& chosen) {
-  if (is_disaggregated(other)) return "a second pool, its link and a proxy";
-  if (spans_types(other)) return "a pipeline over unlike devices";
+  if (is_disaggregated(other) && !is_disaggregated(chosen)) {
+    return "a second pool, its link and a proxy";
+  }
+  if (spans_types(other) && !spans_types(chosen)) return "a pipeline over unlike devices";
   const Complexity more = complexity_of(other), less = complexity_of(chosen);
+  if (more.is_cramped != less.is_cramped) return "a KV cache that takes no long request";
   if (more.kinds != less.kinds) return "another kind of engine";
   if (more.types != less.types) return "another type of device";
   if (more.gpus != less.gpus) return "more devices";
@@ -248,14 +253,13 @@ std::string prefer_simple(ServingSearch& search, const DeploymentObjective& obje
   return {};
 }
 
-const FoundDeployment* best_homogeneous(ServingGoal goal,
-                                        const std::vector<FoundDeployment>& found) {
-  const FoundDeployment* best = nullptr;
-  for (const FoundDeployment& each : found) {
-    if (complexity_of(each).types > 1) continue;
-    if (best == nullptr || merit(goal, each) > merit(goal, *best)) best = &each;
-  }
-  return best;
+std::optional<FoundDeployment> best_homogeneous(const ServingSearch& search,
+                                                const std::vector<FoundDeployment>& found) {
+  std::vector<FoundDeployment> alone;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(alone),
+               [](const FoundDeployment& each) { return complexity_of(each).types == 1; });
+  if (alone.empty()) return std::nullopt;
+  return *simplest(search, alone);
 }
 
 double gain_over(ServingGoal goal, const FoundDeployment& found, const FoundDeployment& other) {

@@ -26,9 +26,9 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
 std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
                           std::vector<FoundDeployment>& found);
 
-/// The best on devices of one type; null: there is none.
-const FoundDeployment* best_homogeneous(ServingGoal goal,
-                                        const std::vector<FoundDeployment>& found);
+/// What would stand first if devices of one type were all there are; absent: nothing is on one.
+std::optional<FoundDeployment> best_homogeneous(const ServingSearch& search,
+                                                const std::vector<FoundDeployment>& found);
 /// What counts for the goal of the one over that of the other, the more the better.
 double gain_over(ServingGoal goal, const FoundDeployment& found, const FoundDeployment& other);
 

@@ -16,8 +16,8 @@ double request_share(const ModelShape& model) {
   return mixed ? kWithWindows : kDense;
 }
 
-std::int64_t least_cache_tokens(const ModelShape& model) {
-  const double tokens = static_cast<double>(kCommonRequestTokens) / request_share(model);
+std::int64_t least_cache_tokens(const ModelShape& model, std::int64_t request_tokens) {
+  const double tokens = static_cast<double>(request_tokens) / request_share(model);
   const auto least = static_cast<std::int64_t>(std::ceil(tokens));
   return model.max_context_tokens > 0 ? std::min(least, model.max_context_tokens) : least;
 }

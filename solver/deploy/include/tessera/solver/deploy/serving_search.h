@@ -30,6 +30,8 @@ struct PricedConfiguration : Configuration {
   /// With the seats that suit engines that only decode.
   EngineBounds decode_bounds;
   std::int64_t decode_num_seqs = 0;
+  std::int64_t most_tokens = 0;  ///< of a step that leave its cache what a server has to take
+  bool is_cramped = false;       ///< its cache does not take a long request
   /// Whether a prompt, a token alone keep to the SLO.
   bool may_prefill = false, may_decode = false;
 
