@@ -1,6 +1,7 @@
 -- `tessera results --best`: which cells of a sheet stand bold.
 
 local core = require "tessera.core"
+local grouped = require "tessera.grouped"
 local published = require "tessera.desk.published"
 local units = require "tessera.desk.units"
 
@@ -43,18 +44,13 @@ end
 
 -- Lines by number that stand together: those alike in the columns of `per`.
 local function groups_of(page, per)
-  local groups, order = {}, {}
-  for l, line in ipairs(page.lines) do
+  local numbers = {}
+  for l = 1, #page.lines do numbers[l] = l end
+  return grouped(numbers, function(l)
     local parts = {}
-    for i, c in ipairs(per) do parts[i] = tostring(line[c]) end
-    local name = table.concat(parts, "\31")
-    if not groups[name] then
-      groups[name] = {}
-      order[#order + 1] = groups[name]
-    end
-    table.insert(groups[name], l)
-  end
-  return order
+    for i, c in ipairs(per) do parts[i] = tostring(page.lines[l][c]) end
+    return table.concat(parts, "\31")
+  end)
 end
 
 -- Marks the best numbers of a group, those that print like the best one too.

@@ -2,6 +2,7 @@
 -- 95 % intervals, for ts.table, ts.plot and claims.
 
 local core = require "tessera.core"
+local grouped = require "tessera.grouped"
 local rows = require "tessera.desk.rows"
 local student_t = require "tessera.models.student_t"
 
@@ -16,22 +17,12 @@ local function mean_and_half(values)
   return mean, student_t.within(share, n - 1) * math.sqrt(squares / (n - 1) / n)
 end
 
--- Rows by their points without `over`, in order: { point, rows }.
-local function groups_of(list, over)
-  local groups, of = {}, {}
-  for _, row in ipairs(list) do
-    local point = {}
-    for key, value in pairs(row.point) do
-      if key ~= over then point[key] = value end
-    end
-    local name = core.to_json(point)
-    if not of[name] then
-      of[name] = { point = point, rows = {} }
-      groups[#groups + 1] = of[name]
-    end
-    table.insert(of[name].rows, row)
+local function point_without(row, over)
+  local point = {}
+  for key, value in pairs(row.point) do
+    if key ~= over then point[key] = value end
   end
-  return groups
+  return point
 end
 
 -- What all rows have: the mean of numbers with its half width, other values where they agree.
@@ -50,13 +41,13 @@ local function add_column(result, list, name)
   end
 end
 
-local function of_group(group)
-  local result, done = { point = group.point, repetitions = 0 }, {}
-  for _, row in ipairs(group.rows) do
+local function of_group(group, over)
+  local done = {}
+  for _, row in ipairs(group) do
     if not rows.failed(row) then done[#done + 1] = row end
   end
-  result.repetitions = #done
-  local first = done[1] or group.rows[1]
+  local result = { point = point_without(group[1], over), repetitions = #done }
+  local first = done[1] or group[1]
   result.status, result.error = first.status, #done == 0 and first.error or nil
   for _, name in ipairs(rows.columns(done)) do add_column(result, done, name) end
   return result
@@ -70,7 +61,8 @@ local function repeated(list, over)
     end
   end
   local result = {}
-  for i, group in ipairs(groups_of(list, over)) do result[i] = of_group(group) end
+  local alike = grouped(list, function(row) return core.to_json(point_without(row, over)) end)
+  for i, group in ipairs(alike) do result[i] = of_group(group, over) end
   return result
 end
 

@@ -2,6 +2,7 @@
 -- that it is about have not been run, differs as it said it would, or is a note; and says so with the numbers.
 
 local core = require "tessera.core"
+local grouped = require "tessera.grouped"
 local host = require "tessera.host"
 local options = require "tessera.options"
 local rows = require "tessera.desk.rows"
@@ -82,17 +83,12 @@ end
 
 -- Cells by the values of all keys but `without`: a list of { text, cells }.
 function Claims:groups(cells, without)
-  local kept, list, by_name = {}, {}, {}
+  local kept, list = {}, {}
   for _, key in ipairs(self.keys) do
     if not without[key] then kept[#kept + 1] = key end
   end
-  for _, cell in ipairs(cells) do
-    local name = grid.text(cell.point, kept)
-    if not by_name[name] then
-      by_name[name] = { text = name == "" and "all points" or name, cells = {} }
-      list[#list + 1] = by_name[name]
-    end
-    table.insert(by_name[name].cells, cell)
+  for i, group in ipairs(grouped(cells, function(cell) return grid.text(cell.point, kept) end)) do
+    list[i] = { text = group.key == "" and "all points" or group.key, cells = group }
   end
   return list
 end

@@ -1,5 +1,6 @@
 -- What a sweep prints at its end: rows, failures, claims.
 
+local grouped = require "tessera.grouped"
 local published = require "tessera.desk.published"
 local repeated = require "tessera.desk.repeated"
 local rows = require "tessera.desk.rows"
@@ -29,18 +30,9 @@ function M.rows(experiment, list, write)
   end
 end
 
--- Failed rows by what went wrong, in order: { rows of one cause }.
-local function causes_of(failed)
-  local list, of = {}, {}
-  for _, row in ipairs(failed) do
-    local cause = row.status .. "\n" .. row.error .. "\n" .. (row.meta and row.meta.traceback or "")
-    if not of[cause] then
-      of[cause] = {}
-      list[#list + 1] = of[cause]
-    end
-    table.insert(of[cause], row)
-  end
-  return list
+-- What went wrong with a failed row.
+local function cause_of(row)
+  return row.status .. "\n" .. row.error .. "\n" .. (row.meta and row.meta.traceback or "")
 end
 
 --- The first causes of failures, each with its first point and the way to it.
@@ -51,7 +43,7 @@ function M.failures(experiment, list, database, write)
   end
   if #failed == 0 then return 0 end
   write(("\n%d of %d points failed:\n"):format(#failed, #list))
-  local causes = causes_of(failed)
+  local causes = grouped(failed, cause_of)
   for i = 1, math.min(#causes, max_failures) do
     local row, more = causes[i][1], #causes[i] - 1
     write(("  %s: %s%s: %s\n"):format(row.status, grid.text(row.point, experiment.keys),
