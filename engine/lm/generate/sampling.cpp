@@ -86,7 +86,7 @@ void Sampler::read(std::span<const float> logits) {
     }
     scores_ = penalised_;
   }
-  if (!find_highs(scores_, highs_)) check_logits(logits);
+  if (!find_highs(scores_, highs_)) check_logits(scores_);
   highest_ = *std::max_element(highs_.begin(), highs_.end());
 }
 
@@ -101,16 +101,29 @@ double Sampler::weight_of(float score) const {
   return std::exp((double{score} - double{highest_}) / options_.temperature);
 }
 
-void Sampler::gather(float least) {
-  candidates_.clear();
+// Calls f(token) for each whose score is `least` or more, in their order.
+template <class F>
+void Sampler::each_from(float least, const F& f) const {
   for (std::size_t block = 0; block < highs_.size(); ++block) {
     if (highs_[block] < least) continue;
     const std::size_t end = std::min((block + 1) * kBlock, scores_.size());
     for (std::size_t i = block * kBlock; i < end; ++i) {
-      if (scores_[i] < least) continue;
-      candidates_.push_back({static_cast<std::int32_t>(i), weight_of(scores_[i])});
+      if (scores_[i] >= least) f(i);
     }
   }
+}
+
+void Sampler::gather(float least) {
+  candidates_.clear();
+  each_from(least, [&](std::size_t i) {
+    candidates_.push_back({static_cast<std::int32_t>(i), weight_of(scores_[i])});
+  });
+}
+
+double Sampler::sum_of_candidates() const {
+  double sum = 0;
+  for (const Candidate& candidate : candidates_) sum += candidate.weight;
+  return sum;
 }
 
 // Whatever is as likely as the k-th stays, as in Hugging Face's TopKLogitsWarper. The k-th highest
@@ -128,13 +141,7 @@ void Sampler::keep_top_k() {
     least = kth();
   }
   scores.clear();
-  for (std::size_t block = 0; block < highs_.size(); ++block) {
-    if (highs_[block] < least) continue;
-    const std::size_t end = std::min((block + 1) * kBlock, scores_.size());
-    for (std::size_t i = block * kBlock; i < end; ++i) {
-      if (scores_[i] >= least) scores.push_back(scores_[i]);
-    }
-  }
+  each_from(least, [&](std::size_t i) { scores.push_back(scores_[i]); });
   gather(kth());
 }
 
@@ -145,8 +152,7 @@ void Sampler::gather_top_p() {
   for (double depth = 4;; depth *= 2) {
     const bool whole = depth > 64;
     gather(whole ? kNever : static_cast<float>(double{highest_} - depth * options_.temperature));
-    double sum = 0;
-    for (const Candidate& candidate : candidates_) sum += candidate.weight;
+    const double sum = sum_of_candidates();
     if (whole || sum > options_.top_p * total) return keep_top_p(whole ? sum : total);
   }
 }
@@ -180,10 +186,7 @@ void Sampler::select() {
   all_ = options_.top_k == 0 || options_.top_k >= static_cast<std::int64_t>(scores_.size());
   if (!all_) {
     keep_top_k();
-    if (options_.top_p >= 1) return;
-    double total = 0;
-    for (const Candidate& candidate : candidates_) total += candidate.weight;
-    keep_top_p(total);
+    if (options_.top_p < 1) keep_top_p(sum_of_candidates());
   } else if (options_.top_p < 1) {
     all_ = false;
     gather_top_p();
@@ -234,9 +237,7 @@ std::int32_t Sampler::draw_from_all(double draw) {
 }
 
 std::int32_t Sampler::draw_from_candidates(double draw) const {
-  double left = 0;
-  for (const Candidate& candidate : candidates_) left += candidate.weight;
-  left *= draw;
+  double left = draw * sum_of_candidates();
   std::int32_t token = 0;
   for (const Candidate& candidate : candidates_) {
     if (candidate.weight <= 0) continue;
@@ -263,8 +264,7 @@ std::vector<double> Sampler::probabilities(std::span<const float> logits) {
   }
   select();
   if (all_) gather(kNever);
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  const double total = sum_of_candidates();
   for (const Candidate& candidate : candidates_)
     result[static_cast<std::size_t>(candidate.id)] = candidate.weight / total;
   return result;

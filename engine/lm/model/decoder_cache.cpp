@@ -68,15 +68,6 @@ void DecoderCache::check_block(std::int32_t block) const {
   refuse(ErrorCode::out_of_range, "cache", "block {} is not one of its {}", block, num_blocks_);
 }
 
-void DecoderCache::check(std::span<const std::int32_t> blocks, std::int64_t first,
-                         std::int64_t last, std::size_t bytes) const {
-  const std::int64_t wanted = std::ssize(blocks) * block_bytes(first, last);
-  for (const std::int32_t block : blocks) check_block(block);
-  if (static_cast<std::int64_t>(bytes) == wanted) return;
-  refuse(ErrorCode::out_of_range, "cache", "{} blocks of layers [{}, {}) are {} bytes, not {}",
-         blocks.size(), first, last, wanted, bytes);
-}
-
 std::int64_t DecoderCache::block_bytes(std::int64_t first, std::int64_t last) const {
   if (first < first_layer_ || last < first || last > last_layer_) {
     refuse(ErrorCode::out_of_range, "cache", "layers [{}, {}) are asked for, and it has [{}, {})",
@@ -89,32 +80,40 @@ std::int64_t DecoderCache::block_bytes(std::int64_t first, std::int64_t last) co
   return bytes;
 }
 
-void DecoderCache::read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
-                        std::span<std::byte> out) const {
-  check(blocks, first, last, out.size());
-  std::byte* to = out.data();
+// Calls f(where a block is, its bytes, bytes in front of it) for what `read` and `write` move,
+// in its order, once all of it is known to fit.
+template <class F>
+void DecoderCache::each(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                        std::size_t bytes, const F& f) const {
+  const std::int64_t wanted = std::ssize(blocks) * block_bytes(first, last);
+  for (const std::int32_t block : blocks) check_block(block);
+  if (static_cast<std::int64_t>(bytes) != wanted) {
+    refuse(ErrorCode::out_of_range, "cache", "{} blocks of layers [{}, {}) are {} bytes, not {}",
+           blocks.size(), first, last, wanted, bytes);
+  }
+  std::int64_t before = 0;
   for (std::int64_t index = first; index < last; ++index) {
     for (const std::int32_t block : blocks) {
       for (const Array& array : arrays_[static_cast<std::size_t>(index)]) {
-        backend_->download(array.block(block), array.block_bytes, to);
-        to += array.block_bytes;
+        f(array.block(block), array.block_bytes, before);
+        before += array.block_bytes;
       }
     }
   }
 }
 
+void DecoderCache::read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                        std::span<std::byte> out) const {
+  each(blocks, first, last, out.size(), [&](const char* at, std::int64_t bytes, auto before) {
+    backend_->download(at, bytes, out.data() + before);
+  });
+}
+
 void DecoderCache::write(std::span<const std::int32_t> blocks, std::int64_t first,
                          std::int64_t last, std::span<const std::byte> in) {
-  check(blocks, first, last, in.size());
-  const std::byte* from = in.data();
-  for (std::int64_t index = first; index < last; ++index) {
-    for (const std::int32_t block : blocks) {
-      for (const Array& array : arrays_[static_cast<std::size_t>(index)]) {
-        backend_->write(from, array.block_bytes, array.block(block));
-        from += array.block_bytes;
-      }
-    }
-  }
+  each(blocks, first, last, in.size(), [&](char* at, std::int64_t bytes, auto before) {
+    backend_->write(in.data() + before, bytes, at);
+  });
 }
 
 void DecoderCache::copy(std::int32_t from, std::int32_t to) {

@@ -44,8 +44,9 @@ class DecoderCache final : public KvCache {
 
   void* add(std::vector<Array>& arrays, std::int64_t bytes);
   void check_block(std::int32_t block) const;
-  void check(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
-             std::size_t bytes) const;
+  template <class F>
+  void each(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+            std::size_t bytes, const F& f) const;
 
   const Description* owner_;
   std::int64_t num_blocks_, block_size_, first_layer_, last_layer_, bytes_ = 0;

@@ -90,7 +90,10 @@ class Sampler {
   void read(std::span<const float> logits);
   std::int32_t most_likely() const;
   double weight_of(float score) const;
+  template <class F>
+  void each_from(float least, const F& f) const;
   void gather(float least);
+  double sum_of_candidates() const;
   void select();
   void keep_top_k();
   void gather_top_p();
