@@ -2,4 +2,18 @@
 local host = require "tessera.host"
 host.strict(false) -- busted keeps its words (describe, it, ...) in globals of its own
 package.path = arg[0]:match "^(.*)[/\\]" .. "/?.lua;" .. package.path -- for tests/lua/support.lua
-require "busted.runner" { standalone = false }
+
+-- Temporary files of specs are in one folder, which goes when they are done, whatever a spec forgets.
+local folder, count = os.tmpname(), 0
+os.remove(folder)
+host.make_folder(folder)
+function os.tmpname() -- luacheck: ignore 122
+  count = count + 1
+  local path = ("%s/%d"):format(folder, count)
+  assert(io.open(path, "w")):close()
+  return path
+end
+
+local ok, problem = pcall(require "busted.runner", { standalone = false })
+host.run_program({ "rm", "-rf", folder }, "")
+if not ok then error(problem, 0) end
