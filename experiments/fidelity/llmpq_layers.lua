@@ -28,6 +28,7 @@
 -- So no coefficient was added for these rows.
 local ts = require "tessera"
 local core = require "tessera.core"
+local grouped = require "tessera.grouped"
 local llmpq = require "fidelity.fit.llmpq"
 
 local samples, why = llmpq.samples()
@@ -35,20 +36,6 @@ local samples, why = llmpq.samples()
 local function text_of(sample)
   return ("%s %s %s %s %s %s"):format(sample.kernel_set, sample.device, sample.model, sample.name or "layer",
     sample.phase, sample.dtype or sample.bitwidth)
-end
-
--- Parts in the order of the file, each with its rows.
-local function parts_of(rows)
-  local parts, by_text = {}, {}
-  for _, sample in ipairs(rows) do
-    local text = text_of(sample)
-    if not by_text[text] then
-      by_text[text] = {}
-      parts[#parts + 1] = by_text[text]
-    end
-    table.insert(by_text[text], sample)
-  end
-  return parts
 end
 
 local function point_of(split, sample)
@@ -77,7 +64,8 @@ end
 
 -- Each adds { point, sample, predict }, predict() giving the seconds of a fit that has not seen the sample.
 local function held_out_batches(found, name)
-  for _, part in ipairs(parts_of(samples)) do
+  for _, part in ipairs(grouped(samples, text_of)) do
+    part.key = nil -- a part is a list of samples
     if num_batches(part) >= 3 and part[1].name == name then
       for i, sample in ipairs(part) do
         found[#found + 1] = { point = point_of("batch", sample), sample = sample, predict = function()
@@ -212,18 +200,22 @@ end
 
 -- Every cell of every part, on a line each.
 local function print_cells(t, where)
-  local lines, order = {}, {}
-  for _, row in ipairs(t:rows(where)) do
+  local function name_of(row)
     local p = row.point
-    local name = ("%s%s, %s, %s bit %s"):format(where.split == "batch" and "" or where.split .. ", ", p.kernel_set,
-      p.device, p.bitwidth, p.phase)
-    if not lines[name] then lines[name], order[#order + 1] = {}, name end
-    local size = p.phase == "prefill" and ("%d x %d"):format(p.batch_size, p.tokens)
-      or ("%d after %d"):format(p.batch_size, p.context_tokens)
-    if where.split == "batch" then size = ("batch %d"):format(p.batch_size) end
-    table.insert(lines[name], ("%s %+.1f %%"):format(size, 100 * row.error_ratio))
+    return ("%s%s, %s, %s bit %s"):format(where.split == "batch" and "" or where.split .. ", ", p.kernel_set, p.device,
+      p.bitwidth, p.phase)
   end
-  for _, name in ipairs(order) do t:note("cells of " .. name, table.concat(lines[name], ", ")) end
+  for _, part in ipairs(grouped(t:rows(where), name_of)) do
+    local words = {}
+    for i, row in ipairs(part) do
+      local p = row.point
+      local size = p.phase == "prefill" and ("%d x %d"):format(p.batch_size, p.tokens)
+        or ("%d after %d"):format(p.batch_size, p.context_tokens)
+      if where.split == "batch" then size = ("batch %d"):format(p.batch_size) end
+      words[i] = ("%s %+.1f %%"):format(size, 100 * row.error_ratio)
+    end
+    t:note("cells of " .. part.key, table.concat(words, ", "))
+  end
 end
 
 return ts.experiment {
