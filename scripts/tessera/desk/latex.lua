@@ -47,6 +47,14 @@ local function number_text(value, scale, printed)
   return sheets.short(value)
 end
 
+-- "12.30(41)": a mean with its half width in units of the last digit, as siunitx reads it.
+local function with_half(text, half)
+  local mantissa, exponent = text:match "^([+-]?[%d.]+)(e?.*)$"
+  local decimals = #(mantissa:match "%.(%d+)" or "")
+  local digits = half / 10 ^ (tonumber(exponent:match "^e(.+)$" or "0")) * 10 ^ decimals
+  return ("%s(%.0f)%s"):format(mantissa, digits, exponent)
+end
+
 local percent = { unit = { worth = 0.01, label = "diff (%)" }, format = "%+.1f" }
 
 -- For each column: heading, text of each line (nil: no value) and whether these are numbers.
@@ -54,7 +62,7 @@ local function columns_of(sheet)
   local numeric, result = sheets.numeric_columns(sheet), {}
   for c, name in ipairs(sheet.columns) do
     local kind, base = published.split(name)
-    local column = { numeric = numeric[c], texts = {} }
+    local column, half = { numeric = numeric[c], texts = {} }, sheet.half and sheet.half[c] or {}
     local scale = kind == "diff" and percent or scale_of(sheet, base or name)
     local heading = sheets.heading(sheet, c)
     if kind == "diff" or not numeric[c] then column.heading = kind == "diff" and scale.unit.label or heading
@@ -65,25 +73,30 @@ local function columns_of(sheet)
       local value = line[c]
       if type(value) == "number" then column.texts[l] = number_text(value, scale, kind == "paper")
       elseif value ~= nil then column.texts[l] = sheets.short(value) end
+      if half[l] and column.texts[l] and numeric[c] then
+        column.texts[l] = with_half(column.texts[l], half[l] / scale.unit.worth)
+      end
     end
     result[c] = column
   end
   return result
 end
 
--- Options of an S column: how many digits stand before and after the point, and behind which sign.
+-- Options of an S column: how many digits stand before and after the point, behind which sign, and of a half width.
 local function format_of(column, num_lines)
-  local sign, before, after = "", 1, 0
+  local sign, before, after, of_half = "", 1, 0, 0
   for l = 1, num_lines do
     local text = column.texts[l]
     if text then
-      local mark, whole, rest = text:match "^([+-]?)(%d+)%.?(%d*)$"
+      local mark, whole, rest, half = text:gsub("%)$", ""):match "^([+-]?)(%d+)%.?(%d*)%(?(%d*)$"
       if not whole then return nil end -- an exponent, which no fixed place holds
       if mark ~= "" then sign = mark == "+" and "+" or sign == "" and "-" or sign end
-      before, after = math.max(before, #whole), math.max(after, #rest)
+      before, after, of_half = math.max(before, #whole), math.max(after, #rest), math.max(of_half, #half)
     end
   end
-  local options = { ("table-format = %s%d%s"):format(sign, before, after > 0 and "." .. after or ".0") }
+  local options = { ("table-format = %s%d%s%s"):format(sign, before, after > 0 and "." .. after or ".0",
+    of_half > 0 and ("(%d)"):format(of_half) or "") }
+  if of_half > 0 then options[2] = "uncertainty-mode = separate" end
   if sign == "+" then options[#options + 1] = "retain-explicit-plus" end
   return options
 end

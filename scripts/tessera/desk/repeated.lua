@@ -8,15 +8,6 @@ local student_t = require "tessera.models.student_t"
 
 local share = 0.95
 
-local function mean_and_half(values)
-  local n, sum, squares = #values, 0, 0
-  for _, value in ipairs(values) do sum = sum + value end
-  local mean = sum / n
-  if n == 1 then return mean, nil end
-  for _, value in ipairs(values) do squares = squares + (value - mean) ^ 2 end
-  return mean, student_t.within(share, n - 1) * math.sqrt(squares / (n - 1) / n)
-end
-
 local function point_without(row, over)
   local point = {}
   for key, value in pairs(row.point) do
@@ -35,7 +26,7 @@ local function add_column(result, list, name)
   end
   if #values < #list then return end
   if all_numbers then
-    result[name], result[name .. "_half"] = mean_and_half(values)
+    result[name], result[name .. "_half"] = student_t.mean_and_half(values, share)
   elseif same then
     result[name] = values[1]
   end

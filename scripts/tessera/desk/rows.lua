@@ -138,12 +138,34 @@ local function getters(list, opt)
   return found
 end
 
+-- Half widths of the means of columns, as ts.repeated has them beside each, by the number of a column and by line.
+-- Where all columns are shown they need none of their own.
+local function take_halves(list, found, all)
+  local halves, is_half = {}, {}
+  for _, getter in ipairs(found) do is_half[getter[1] .. "_half"] = true end
+  for c = #found, 1, -1 do
+    if all and is_half[found[c][1]] then table.remove(found, c) end
+  end
+  for c, getter in ipairs(found) do
+    local name = getter[1] .. "_half"
+    for l, row in ipairs(list) do
+      if type(row[name]) == "number" and getter[2](row) == row[getter[1]] then
+        halves[c] = halves[c] or {}
+        halves[c][l] = row[name]
+      end
+    end
+  end
+  return halves
+end
+
 --- Rows as a sheet (see tessera.desk.sheet): point keys first, then status and columns, or exactly `columns`. `keys`
 --- and `declared`: names whose order comes first; `others`: the names behind status, all of them; `error`: also the
---- failures' messages; `meta`: also where rows come from.
+--- failures' messages; `meta`: also where rows come from; `spread`: means of ts.repeated carry their half widths.
 function M.sheet(list, opt)
   local found = getters(list, opt or {})
-  local result = { columns = {}, lines = {}, num_keys = not (opt and opt.columns) and #M.keys(list) or nil }
+  local half = opt and opt.spread and take_halves(list, found, not opt.columns) or nil
+  local result = { columns = {}, lines = {}, half = half,
+    num_keys = not (opt and opt.columns) and #M.keys(list) or nil }
   for c, getter in ipairs(found) do result.columns[c] = getter[1] end
   for c, name in ipairs(result.columns) do
     local kind = published.split(name)

@@ -1,8 +1,9 @@
 -- A sheet is a list of column names and a list of lines, each with a value (or nil) per column:
 -- { columns = { "planner", "latency_s" }, lines = { { "exact", 1.5 } } }. Its first `num_keys` columns (1) say what a
 -- line is of. By the number of a column it may have `headings` (what people read above it), `percent` (true: its ratios
--- are differences, read as "+12.5 %") and `best` (true, by line: the value stands bold). This file writes it as text,
--- CSV and Markdown; tessera.desk.latex as LaTeX.
+-- are differences, read as "+12.5 %"), `best` (true, by line: the value stands bold) and `half` (by line: the value is
+-- a mean, give or take so much). This file writes it as text, CSV (without halves) and Markdown; tessera.desk.latex as
+-- LaTeX.
 
 local aligned = require "tessera.desk.aligned"
 local store = require "tessera.store"
@@ -40,9 +41,14 @@ end
 --- What people read above a column.
 function M.heading(sheet, c) return sheet.headings and sheet.headings[c] or sheet.columns[c] end
 
+-- Two digits of how sure a mean is.
+local function half_text(half) return (half >= 10 and "%.0f" or "%.2g"):format(half) end
+
 -- What people read in a cell.
-local function shown(sheet, line, c)
-  local value = line[c]
+local function shown(sheet, l, c)
+  local value = sheet.lines[l][c]
+  local half = sheet.half and sheet.half[c] and sheet.half[c][l]
+  if half and type(value) == "number" then return ("%s ± %s"):format(M.short(value), half_text(half)) end
   if sheet.percent and sheet.percent[c] and type(value) == "number" then return ("%+.1f %%"):format(100 * value) end
   return value
 end
@@ -86,10 +92,10 @@ end
 local function padded(sheet, escape, numeric)
   local cells, widths = { {} }, {}
   for c = 1, #sheet.columns do cells[1][c] = escape(M.heading(sheet, c)) end
-  for l, line in ipairs(sheet.lines) do
+  for l in ipairs(sheet.lines) do
     cells[l + 1] = {}
     for c = 1, #sheet.columns do
-      local value = shown(sheet, line, c)
+      local value = shown(sheet, l, c)
       local text = type(value) == "number" and M.short(value) or escape(M.short(value))
       if sheet.best and sheet.best[c] and sheet.best[c][l] then text = "**" .. text .. "**" end
       cells[l + 1][c] = text
@@ -147,9 +153,9 @@ function M.table(sheet, width)
     while plain[unique] do unique = unique .. "'" end
     plain[unique], names[c], headings[c] = true, unique, M.heading(sheet, c)
   end
-  for l, line in ipairs(sheet.lines) do
+  for l in ipairs(sheet.lines) do
     lines[l] = {}
-    for c, name in ipairs(names) do lines[l][name] = cut(shown(sheet, line, c)) end
+    for c, name in ipairs(names) do lines[l][name] = cut(shown(sheet, l, c)) end
   end
   return aligned(lines, names, headings, width or terminal.limit(), sheet.num_keys)
 end

@@ -26,4 +26,15 @@ function M.within(probability, degrees)
   return high
 end
 
+--- The mean of numbers, and half of the interval in which their population's lies with this probability (0.95 for
+--- 95 %); of one number no half.
+function M.mean_and_half(values, probability)
+  local n, sum, squares = #values, 0, 0
+  for _, value in ipairs(values) do sum = sum + value end
+  local mean = sum / n
+  if n == 1 then return mean, nil end
+  for _, value in ipairs(values) do squares = squares + (value - mean) ^ 2 end
+  return mean, M.within(probability, n - 1) * math.sqrt(squares / (n - 1) / n)
+end
+
 return M

@@ -267,6 +267,8 @@ claim("expect_ratio", {
   at_least = { type = "number" }, at_most = { type = "number" },
   to = { type = "number", min = 1e-9, doc = "The ratio that is expected" },
   rel = { type = "number", min = 0, doc = "With to: the mean is within a factor of 1 + rel" },
+  confidence = { type = "number", min = 0.5, max = 0.9999,
+    doc = "A paired test: not the mean alone but its interval by Student's t is within the bounds" },
 }, function(self, opt, result, path)
   self:check_column(opt.column, path)
   local low, high = comparing.ratio_interval(opt, path)
@@ -290,17 +292,24 @@ claim("expect_ratio", {
   result.text = ("%s of %s over %s is %s%s"):format(opt.column, grid.text(opt.of), grid.text(opt.over),
     opt.mean ~= "geometric" and ("in the %s "):format(opt.mean == "arithmetic" and "mean" or opt.mean) or "",
     comparing.interval_text(opt))
+  if opt.confidence then result.text = ("%s (paired, %g %%)"):format(result.text, 100 * opt.confidence) end
   if #ratios == 0 then
     if result.checked > 0 then wrong(result, "no pair has both numbers") end
     return
   end
   local mean = comparing.mean_of[opt.mean](ratios)
+  local least, most = mean, mean
   result.numbers = #ratios == 1 and ("%.4g"):format(mean) or ("%s %.4g, %.4g to %.4g over %d pairs"):format(
     opt.mean:find "est$" and opt.mean or opt.mean .. " mean", mean, math.min(unpack(ratios)),
     math.max(unpack(ratios)), #ratios)
+  if opt.confidence then
+    least, most = comparing.interval_of(ratios, opt, path)
+    if not least then return wrong(result, "one pair tells nothing of the spread") end
+    result.numbers = ("%s; %g %% interval %.4g to %.4g"):format(result.numbers, 100 * opt.confidence, least, most)
+  end
   if result.skipped > 0 then return end -- a mean of some of them says nothing of all
   compared(result, mean)
-  if (low and mean < low) or (high and mean > high) then result.failed = result.failed + 1 end
+  if (low and least < low) or (high and most > high) then result.failed = result.failed + 1 end
 end)
 
 claim("expect_that", {

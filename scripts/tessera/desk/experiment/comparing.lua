@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local rows = require "tessera.desk.rows"
+local student_t = require "tessera.models.student_t"
 local units = require "tessera.desk.units"
 local grid = require "tessera.desk.experiment.grid"
 
@@ -125,6 +126,21 @@ function M.interval_text(opt)
   if opt.at_least then words[#words + 1] = ">= " .. M.number_text(opt.at_least) end
   if opt.at_most then words[#words + 1] = "<= " .. M.number_text(opt.at_most) end
   return table.concat(words, " and ")
+end
+
+--- The interval of the mean of paired ratios by Student's t, of their logarithms where the mean is geometric; nil where
+--- there is one pair alone.
+function M.interval_of(ratios, opt, path)
+  local geometric = opt.mean == "geometric"
+  if not geometric and opt.mean ~= "arithmetic" then
+    fail(path .. ".confidence", ("the %s of several ratios has no interval; leave mean away"):format(opt.mean))
+  end
+  local values = {}
+  for i, ratio in ipairs(ratios) do values[i] = geometric and math.log(ratio) or ratio end
+  local mean, half = student_t.mean_and_half(values, opt.confidence)
+  if not half then return nil end
+  if geometric then return math.exp(mean - half), math.exp(mean + half) end
+  return mean - half, mean + half
 end
 
 M.mean_of = {

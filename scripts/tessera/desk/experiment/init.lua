@@ -72,10 +72,10 @@ core.document_object {
     { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
       .. "within: number?, " .. common, "The values of a key come in this order, the best first" },
     { "expect_ratio", "(options: { column: string, of: table, over: table, mean: string?, at_least: number?, "
-      .. "at_most: number?, to: number?, rel: number?, " .. common,
-      "The mean ratio between two sets of points (geometric, arithmetic, highest or lowest) is within bounds, "
-        .. "or within "
-      .. "a factor of 1 + rel of the expected one" },
+      .. "at_most: number?, to: number?, rel: number?, confidence: number?, " .. common,
+      "The mean ratio between two sets of points (geometric, arithmetic, highest or lowest) is within bounds, or a "
+      .. "factor of 1 + rel of the expected one; with confidence = 0.95 its interval over the pairs is, by "
+      .. "Student's t" },
     { "expect_that", "(options: { text: string, holds: fun(at: (fun(point: table): table), rows: table[]): (boolean, "
       .. "string?, any), " .. common,
       "A claim in words, judged once all of its points have run; at { key = value } is the row of one" },

@@ -16,7 +16,8 @@ local max_rows, max_failures, max_lines = 60, 5, 8
 local function sheet_of(experiment, list)
   local printed, names = published.of(experiment.paper), experiment.columns or rows.columns(list)
   published.annotate(list, printed)
-  return rows.sheet(list, { keys = experiment.keys, others = published.beside(names, list, printed) })
+  return rows.sheet(list, { keys = experiment.keys, others = published.beside(names, list, printed),
+    spread = experiment.over ~= nil })
 end
 
 --- The rows as a table, as many as fit a screen or two.

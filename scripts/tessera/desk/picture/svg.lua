@@ -143,6 +143,18 @@ function Page:polyline(points, given)
   self:element("polyline", ('points="%s"'):format(table.concat(parts, " ")), given)
 end
 
+function Page:polygon(points, given)
+  local parts = {}
+  for i, p in ipairs(points) do parts[i] = number(p[1]) .. "," .. number(p[2]) end
+  self:element("polygon", ('points="%s"'):format(table.concat(parts, " ")), given)
+end
+
+--- An interval at a place: a line between its ends, each with a bar.
+function Page:whisker(x, low, high, given)
+  self:element("path", ('d="M%s %sV%sm-4 0h8M%s %sm-4 0h8"'):format(number(x), number(low), number(high), number(x),
+    number(low)), given)
+end
+
 local shapes = {
   square = "M-4-4h8v8h-8z", triangle = "M0-5l5 9h-10z", diamond = "M0-5.5l5.5 5.5-5.5 5.5-5.5-5.5z",
   down = "M0 5l5-9h-10z", cross = "M-5-3l2-2 3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z",

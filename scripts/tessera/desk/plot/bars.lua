@@ -5,6 +5,7 @@ local frames = require "tessera.desk.plot.frame"
 local read = require "tessera.desk.plot.data"
 local svg = require "tessera.desk.picture.svg"
 local units = require "tessera.desk.units"
+local xy = require "tessera.desk.plot.xy"
 
 local M = {}
 
@@ -13,11 +14,13 @@ local function swatch(index)
 end
 
 --- Name and swatch of every series.
-function M.legend(data)
+function M.legend(data, opt)
   local entries = {}
   if #data.series > 1 or data.series[1].name ~= "" then
     for i, series in ipairs(data.series) do entries[i] = { name = series.name, draw = swatch(i) } end
   end
+  local interval = read.interval_name(data, opt)
+  if interval then entries[#entries + 1] = { name = interval, draw = xy.interval_swatch(opt) } end
   return entries
 end
 
@@ -28,9 +31,14 @@ local function bar(frame, index, item, x, width, unit, tip)
   frame.page:rect(x, top, width, height,
     { class = "ts-f" .. svg.slot(index), rx = width > 6 and "2" or nil, tip = tip })
   if index > #svg.series_colours then frame.page:hatched(x, top, width, height, { opacity = "0.7", tip = tip }) end
-  local text = units.number(item.y / unit.worth)
+  local text, end_y = units.number(item.y / unit.worth), y
+  if item.low then
+    local low, high = frame.y(item.low / unit.worth), frame.y(item.high / unit.worth)
+    frame.page:whisker(x + width / 2, low, high, { class = "ts-line ts-k5" })
+    end_y = y > zero and math.max(low, y) or math.min(high, y)
+  end
   if svg.text_width(text, 11) < width + 2 then
-    frame.page:text(x + width / 2, y > zero and y + 13 or y - 5, text,
+    frame.page:text(x + width / 2, y > zero and end_y + 13 or end_y - 5, text,
       { class = "ts-text ts-small ts-halo", ["text-anchor"] = "middle" })
   end
 end
@@ -71,7 +79,7 @@ local function draw_series(frame, data, index, series, unit, opt)
   end
   for _, item in ipairs(series.points) do
     local x, width = place(item)
-    bar(frame, index, item, x, width, unit, tip(item, units.value(item.y, unit)))
+    bar(frame, index, item, x, width, unit, tip(item, units.value(item.y, unit) .. xy.interval_text(item, unit)))
   end
   for _, item in ipairs(series.missing) do
     local x, width = place(item)
@@ -87,7 +95,7 @@ function M.draw(data, opt)
   else y_axis = axis.numbers((low or 0) / unit.worth, (high or 1) / unit.worth, { zero = true }) end
   local missing = read.missing_text(data)
   local frame = frames.new(opt, {
-    x_axis = axis.words(data.x_words), y_axis = y_axis, legend = M.legend(data),
+    x_axis = axis.words(data.x_words), y_axis = y_axis, legend = M.legend(data, opt),
     x_label = opt.x_label or units.of(opt.x, 1).label, y_label = opt.y_label or unit.label, summary = opt.summary,
     note = missing and "hatched, no number: " .. missing,
   })

@@ -31,6 +31,24 @@ function M.steps(points, kind)
   return corners
 end
 
+--- The intervals along a line, as polygons: for each run of points that have one, their upper ends and back along the
+--- lower ones, { { x, y }, ... }; of one point alone its two ends.
+function M.bands(points)
+  local bands, run = {}, {}
+  local function close()
+    local polygon = {}
+    for _, point in ipairs(run) do polygon[#polygon + 1] = { x = point.x, y = point.high } end
+    for i = #run, 1, -1 do polygon[#polygon + 1] = { x = run[i].x, y = run[i].low } end
+    if #run > 0 then bands[#bands + 1] = polygon end
+    run = {}
+  end
+  for _, point in ipairs(points) do
+    if point.low then run[#run + 1] = point else close() end
+  end
+  close()
+  return bands
+end
+
 --- The points of all series that none beats in both directions, along x. `better`: "lower" or "higher".
 function M.front(data, x_better, y_better)
   local sign_x, sign_y = x_better == "higher" and -1 or 1, y_better == "higher" and -1 or 1

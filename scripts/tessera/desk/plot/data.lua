@@ -41,6 +41,32 @@ local function number_of(row, column, log)
   return nil, (status ~= nil and not good[status]) and word(status) or "no value"
 end
 
+--- Kinds that show an interval around each point.
+M.with_intervals = { lines = true, bars = true, scatter = true }
+
+-- The interval around a point: between two columns, or of a mean.
+local function interval_of(row, opt, y)
+  local low, high
+  if not M.with_intervals[opt.kind] then return nil end
+  if opt.low then
+    low, high = number_of(row, opt.low, opt.log_y), number_of(row, opt.high, opt.log_y)
+  elseif opt.over then
+    local half = number_of(row, opt.y .. "_half")
+    if half then low, high = y - half, y + half end
+  end
+  if not low or not high or opt.log_y and low <= 0 then return nil end
+  return math.min(low, high), math.max(low, high)
+end
+
+--- What the intervals of a plot are called; nil where no point has one.
+function M.interval_name(data, opt)
+  for _, series in ipairs((data.whole or data).series) do
+    for _, point in ipairs(series.points) do
+      if point.low then return opt.low and ("%s to %s"):format(opt.low, opt.high) or "95 % interval" end
+    end
+  end
+end
+
 local function all_numbers(list, column)
   for _, row in ipairs(list) do
     local value = rows.value(row, column)
@@ -77,8 +103,8 @@ function M.category_order(list, column)
   return order
 end
 
---- series[i] = { name, points = { { x, y, row } }, missing = { { x, y, why, row } } }; `x_words` and `y_words` are the
---- categories where an axis has words instead of numbers, and x and y then are their index.
+--- series[i] = { name, points = { { x, y, low, high, row } }, missing = { { x, y, why, row } } }; `x_words` and
+--- `y_words` are the categories where an axis has words instead of numbers, and x and y then are their index.
 function M.read(opt)
   local heat = opt.kind == "heatmap"
   local by_word = opt.kind == "bars" or heat or not all_numbers(opt.rows, opt.x)
@@ -98,6 +124,7 @@ function M.read(opt)
       item.value, why_y = number_of(row, opt.value)
     elseif opt.kind ~= "cdf" then
       item.y, why_y = number_of(row, opt.y, opt.log_y)
+      if item.y then item.low, item.high = interval_of(row, opt, item.y) end
     end
     item.why = why_y or why_x
     local list = item.why and series.missing or series.points
@@ -108,14 +135,17 @@ function M.read(opt)
   return data
 end
 
---- Least and largest of `field` over all points, nil where there are none; of a facet, those of all facets.
+--- Least and largest of `field` over all points, of y with their intervals, nil where there are none; of a facet, those
+--- of all facets.
 function M.range(data, field)
   data = data.whole or data
   local low, high
   for _, series in ipairs(data.series) do
     for _, point in ipairs(series.points) do
       local value = point[field]
-      low, high = math.min(low or value, value), math.max(high or value, value)
+      local least, most = value, value
+      if field == "y" and point.low then least, most = math.min(value, point.low), math.max(value, point.high) end
+      low, high = math.min(low or least, least), math.max(high or most, most)
     end
   end
   return low, high

@@ -24,6 +24,10 @@ local read = options.card {
     -- Columns come from the rows, whose names may be any bytes.
     { name = "x", type = "string", bytes = true, required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", bytes = true, doc = "Column along y; all kinds but cdf need it" },
+    { name = "low", type = "string", bytes = true,
+      doc = "Column with the lower end of an interval around y; with high it is a band along lines, a whisker at other "
+        .. "marks. Default: with over, the 95 % interval of the mean" },
+    { name = "high", type = "string", bytes = true, doc = "Column with the upper end" },
     { name = "by", type = "string", bytes = true, doc = "Column whose values are the series" },
     { name = "facet", type = "string", bytes = true,
       doc = "Column with a small plot per value, all with the same axes: lines, bars and heat maps refuse rows that "

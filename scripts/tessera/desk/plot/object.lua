@@ -74,13 +74,23 @@ local function check_facet(opt)
   end
 end
 
+local function check_interval(opt)
+  local given = opt.low and "low" or opt.high and "high"
+  if not given then return end
+  if not (opt.low and opt.high) then
+    fail(given, ("an interval has two ends; give %s, too"):format(opt.low and "high" or "low"))
+  end
+  if not read_data.with_intervals[opt.kind] then fail(given, ("kind = \"%s\" shows no intervals"):format(opt.kind)) end
+end
+
 local needs = { heatmap = { "y", "value" }, cdf = {} }
 
 local function check(opt)
   for _, option in ipairs(needs[opt.kind] or { "y" }) do
     if not opt[option] then fail(option, ("missing; kind = \"%s\" needs a column here"):format(opt.kind)) end
   end
-  for _, option in ipairs { "x", "y", "by", "value", "facet" } do check_column(opt, option) end
+  for _, option in ipairs { "x", "y", "low", "high", "by", "value", "facet" } do check_column(opt, option) end
+  check_interval(opt)
   check_hidden(opt)
   check_facet(opt)
 end

@@ -74,11 +74,33 @@ local function style_of(opt, i)
   return ("tessera%d, thick, %s, mark = %s, mark options = {solid}"):format(slot, line, mark)
 end
 
-local function plot_of(points, style, x_worth, y_worth, name)
-  local places = {}
+-- The bands of a line, below it and without an entry in the legend.
+local function bands_of(points, slot, x_worth, y_worth)
+  local parts = {}
+  for _, band in ipairs(curves.bands(points)) do
+    local places = {}
+    for i, corner in ipairs(band) do
+      places[i] = ("(%s, %s)"):format(number(corner.x / x_worth), number(corner.y / y_worth))
+    end
+    parts[#parts + 1] = ("\\addplot[draw = none, fill = tessera%d, fill opacity = 0.18, forget plot] coordinates "
+      .. "{\n  %s\n} -- cycle;\n"):format(slot, table.concat(places, "\n  "))
+  end
+  return table.concat(parts)
+end
+
+local error_bars = ", error bars/.cd, y dir = both, y explicit"
+
+local function plot_of(points, style, x_worth, y_worth, name, whiskers)
+  local places, has_whiskers = {}, false
   for i, point in ipairs(points) do
     places[i] = ("(%s, %s)"):format(number(point.x / x_worth), number(point.y / y_worth))
+    if whiskers and point.low then
+      has_whiskers = true
+      places[i] = ("%s += (0, %s) -= (0, %s)"):format(places[i], number((point.high - point.y) / y_worth),
+        number((point.y - point.low) / y_worth))
+    end
   end
+  if has_whiskers then style = style .. error_bars end
   local legend = name and name ~= "" and ("\\addlegendentry{%s}\n"):format(latex.text(name)) or ""
   return ("\\addplot[%s] coordinates {\n  %s\n};\n%s"):format(style, table.concat(places, "\n  "), legend)
 end
@@ -90,8 +112,11 @@ local function picture(data, opt)
   local parts = { ("\\begin{tikzpicture}\n\\begin{axis}[\n  %s\n]\n"):format(axis_options(data, opt, x_unit, y_unit)) }
   for i, series in ipairs(data.series) do
     if #series.points > 0 then
+      if opt.kind == "lines" then
+        parts[#parts + 1] = bands_of(series.points, svg.slot(i), x_worth, y_unit.worth)
+      end
       parts[#parts + 1] = plot_of(curves.steps(series.points, opt.kind), style_of(opt, i), x_worth, y_unit.worth,
-        series.name)
+        series.name, opt.kind ~= "lines")
     end
   end
   if opt.kind == "pareto" then

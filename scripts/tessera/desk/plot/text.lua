@@ -63,7 +63,7 @@ local function bars(data, opt, facts, lines)
   local log = opt.log_y and axis.numbers((read.range(data, "y")) / 1.5, high, { log = true })
   local items, widths = each_bar(data), { x = 0, name = 0, value = 0 }
   for _, entry in ipairs(items) do
-    entry.text = entry.item.why or units.value(entry.item.y, unit)
+    entry.text = entry.item.why or units.value(entry.item.y, unit) .. xy.interval_text(entry.item, unit)
     widths.x = math.max(widths.x, terminal.width(data.x_words[entry.x]))
     widths.name = math.max(widths.name, terminal.width(entry.name))
     widths.value = math.max(widths.value, terminal.width(entry.text))
@@ -120,8 +120,29 @@ local function x_line(x_axis, left, width)
   return (" "):rep(left) .. table.concat(cells)
 end
 
+-- The ends of intervals: along a line as lines of dots, else as a stroke through the mark.
+local function draw_intervals(grid, points, opt, at)
+  local function stroke(from, to)
+    local x, y = at(from)
+    local to_x, to_y = at(to)
+    grid:line(x, y, to_x, to_y, "dim")
+  end
+  if opt.kind ~= "lines" then
+    for _, point in ipairs(points) do
+      if point.low then stroke({ x = point.x, y = point.low }, { x = point.x, y = point.high }) end
+    end
+    return
+  end
+  for _, band in ipairs(curves.bands(points)) do
+    for i = 1, #band - 1 do
+      if i ~= #band / 2 or #band == 2 then stroke(band[i], band[i + 1]) end
+    end
+  end
+end
+
 local function draw_points(grid, data, opt, at)
   local dots = data.num_points > 200
+  for _, series in ipairs(data.series) do draw_intervals(grid, series.points, opt, at) end
   for i, series in ipairs(data.series) do
     if opt.kind == "lines" or opt.kind == "cdf" then
       local before
@@ -168,6 +189,8 @@ local function points(data, opt, facts, lines)
   lines[#lines + 1] = x_line(x_axis, left + 1, grid.width)
   lines[#lines + 1] = terminal.pad("", left + 1) .. (opt.x_label or x_unit.label)
   legend(data, lines, facts)
+  local interval = read.interval_name(data, opt)
+  if interval then lines[#lines + 1] = (opt.kind == "lines" and "⠒ " or "⡇ ") .. interval end
   if opt.kind == "pareto" then lines[#lines + 1] = "⠒ front: nothing better in both" end
 end
 

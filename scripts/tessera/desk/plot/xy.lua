@@ -11,6 +11,7 @@ local M = {}
 
 local many = 1500 -- points beyond which each is a dot without tooltip
 local crowded = 300 -- points beyond which a curve has no markers
+local band_opacity = "0.18"
 
 local function swatch(index, lines)
   return function(page, x, y)
@@ -22,6 +23,17 @@ local function swatch(index, lines)
   end
 end
 
+--- A piece of a band, or a whisker.
+function M.interval_swatch(opt)
+  return function(page, x, y)
+    if opt.kind == "lines" then
+      page:rect(x - 10, y - 5, 20, 10, { class = "ts-f5", opacity = band_opacity })
+    else
+      page:whisker(x, y + 5, y - 5, { class = "ts-line ts-k5" })
+    end
+  end
+end
+
 --- Name and swatch of every series.
 function M.legend(data, opt)
   local entries = {}
@@ -30,6 +42,8 @@ function M.legend(data, opt)
       entries[i] = { name = series.name, draw = swatch(i, opt.kind == "lines" or opt.kind == "cdf") }
     end
   end
+  local interval = read.interval_name(data, opt)
+  if interval then entries[#entries + 1] = { name = interval, draw = M.interval_swatch(opt) } end
   if opt.kind == "pareto" then
     entries[#entries + 1] = { name = "front: nothing better in both", draw = function(page, x, y)
       page:line(x - 10, y, x + 10, y, { class = "ts-line ts-axis", ["stroke-dasharray"] = "5 3" })
@@ -54,15 +68,40 @@ local function axes(data, opt)
 end
 M.axes = axes
 
+--- " (12 to 14 s)" where the point has an interval.
+function M.interval_text(item, unit)
+  if not item.low then return "" end
+  return (" (%s to %s)"):format(units.number(item.low / unit.worth), units.value(item.high, unit))
+end
+
 local function tip_of(data, series, item, x_unit, y_unit)
   local x = data.x_words and data.x_words[item.x] or units.value(item.x, x_unit)
-  return ("%s%s, %s"):format(series.name ~= "" and series.name .. ": " or "", x, units.value(item.y, y_unit))
+  return ("%s%s, %s%s"):format(series.name ~= "" and series.name .. ": " or "", x, units.value(item.y, y_unit),
+    M.interval_text(item, y_unit))
 end
 
 local function pixels(frame, points, scale)
   local list = {}
   for i, item in ipairs(points) do list[i] = { frame.x(item.x / scale.x), frame.y(item.y / scale.y) } end
   return list
+end
+
+-- The intervals of a series: bands along a line, whiskers where a point stands alone.
+local function draw_intervals(frame, series, slot, opt, scale)
+  local y = function(value) return frame.y(value / scale.y) end
+  local function whisker(item_x, low, high)
+    frame.page:whisker(frame.x(item_x / scale.x), y(low), y(high), { class = "ts-line ts-k" .. slot })
+  end
+  if opt.kind ~= "lines" then
+    for _, item in ipairs(series.points) do
+      if item.low then whisker(item.x, item.low, item.high) end
+    end
+    return
+  end
+  for _, band in ipairs(curves.bands(series.points)) do
+    if #band == 2 then whisker(band[1].x, band[2].y, band[1].y)
+    else frame.page:polygon(pixels(frame, band, scale), { class = "ts-f" .. slot, opacity = band_opacity }) end
+  end
 end
 
 -- The name at the end of a line, where no other name is in its way; the legend has all of them anyway.
@@ -82,6 +121,7 @@ local function draw_points(frame, data, opt, scale)
   local ends = {}
   for i, series in ipairs(data.series) do
     local slot, points = svg.slot(i), series.points
+    draw_intervals(frame, series, slot, opt, scale)
     if opt.kind == "lines" or opt.kind == "cdf" then
       frame.page:polyline(pixels(frame, curves.steps(points, opt.kind), scale),
         { class = "ts-line ts-k" .. slot, ["stroke-dasharray"] = svg.dashes[slot] })

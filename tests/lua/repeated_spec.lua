@@ -1,0 +1,142 @@
+-- What repetitions become where they are shown and judged: bands and whiskers, "12.3 ± 0.4", LaTeX, paired tests.
+local claims = require "tessera.desk.experiment.claims"
+local latex = require "tessera.desk.latex"
+local rows = require "tessera.desk.rows"
+local sheet = require "tessera.desk.sheet"
+local support = require "support"
+local ts = require "tessera"
+
+-- Two planners at three rates, four times each: `uniform` takes `factor` as long, and each repetition `noise` more.
+local function repetitions(factor, noise)
+  local list = {}
+  for _, planner in ipairs { "exact", "uniform" } do
+    for rate = 1, 3 do
+      for rep = 1, 4 do
+        local base = rate * (planner == "uniform" and factor or 1)
+        list[#list + 1] = { point = { planner = planner, rate = rate, rep = rep }, status = "done",
+          latency_s = base * (1 + noise * (rep - 2.5) + (planner == "exact" and 0.002 * rep * rate or 0)) }
+      end
+    end
+  end
+  return list
+end
+
+describe("an interval of a plot", function()
+  local function plot(changes)
+    return ts.plot(support.changed({ kind = "lines", rows = repetitions(1.5, 0.1), x = "rate", y = "latency_s",
+      by = "planner", over = "rep" }, changes))
+  end
+  local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
+  local function saved(made)
+    local path = support.temporary() .. ".tex"
+    made:save(path)
+    local text = support.read(path)
+    os.remove(path)
+    return text
+  end
+  after_each(support.remove_files)
+
+  it("is a band along a line, of the mean's interval where rows are repetitions", function()
+    local svg = plot():svg()
+    assert.equal(2, count(svg, "<polygon "))
+    assert.matches("95 %% interval", svg)
+    assert.matches("exact: 1, 1%.005 s %(0%.%d+ to 1%.%d+ s%)", svg)
+    assert.matches("⠒ 95 %% interval\n", plot():text(60))
+    local tex = saved(plot())
+    assert.equal(2, count(tex, "forget plot%] coordinates {[^}]*} %-%- cycle;"))
+  end)
+
+  it("is a whisker at other marks", function()
+    for _, kind in ipairs { "scatter", "bars" } do
+      local svg = plot { kind = kind }:svg()
+      assert.equal(6 + 1, count(svg, 'd="M[%d.]+ [%d.]+V[%d.]+m%-4 0h8')) -- and the legend's
+      assert.equal(6, count(saved(plot { kind = kind }), "%) %+= %(0, [%d.]+%) %-= %(0, [%d.]+%)"))
+    end
+    assert.matches("1 exact +█+[^ ]* 1%.005 s %(0%.%d+ to 1%.%d+ s%)\n", plot { kind = "bars" }:text(80))
+  end)
+
+  it("is between two columns", function()
+    local given = { kind = "lines", x = "x", y = "p50_s", low = "p10_s", high = "p90_s", rows = {
+      { x = 1, p50_s = 2, p10_s = 1, p90_s = 3 }, { x = 2, p50_s = 2, p10_s = 3, p90_s = 1 }, { x = 3, p50_s = 2 },
+      { x = 4, p50_s = 2, p10_s = 1, p90_s = 40 } } }
+    local svg = ts.plot(given):svg()
+    assert.matches("p10_s to p90_s", svg)
+    assert.equal(1, count(svg, "<polygon "))
+    assert.equal(1, count(svg, 'V[%d.]+m%-4 0h8')) -- the last point stands alone
+    assert.matches(">40</text>", svg) -- the axis reaches its end
+  end)
+
+  it("is refused where it could not be seen", function()
+    local one = { { x_s = 1, y_s = 2, low = 1, high = 3 } }
+    support.raises("invalid_argument", "ts.plot.high: an interval has two ends",
+      function() ts.plot { kind = "lines", rows = one, x = "x_s", y = "y_s", high = "high" } end)
+    support.raises("invalid_argument", 'kind = "pareto" shows no intervals',
+      function() ts.plot { kind = "pareto", rows = one, x = "x_s", y = "y_s", low = "low", high = "high" } end)
+    support.raises("invalid_argument", "no row has the column 'lo'",
+      function() ts.plot { kind = "lines", rows = one, x = "x_s", y = "y_s", low = "lo", high = "high" } end)
+  end)
+end)
+
+describe("a table of means", function()
+  local list = { { point = { n = 1 }, status = "done", latency_s = 12.345, latency_s_half = 0.412, repetitions = 3 },
+    { point = { n = 2 }, status = "done", latency_s = 145.5, latency_s_half = 22, repetitions = 3 },
+    { point = { n = 3 }, status = "done", latency_s = 8.25, repetitions = 1 } }
+  local function page(columns) return rows.sheet(list, { spread = true, columns = columns }) end
+
+  it("has each with its half width", function()
+    assert.same({ "n", "status", "latency_s", "repetitions" }, page().columns)
+    local text = sheet.table(page(), 80)
+    assert.matches("12.35 ± 0.41 ", text)
+    assert.matches("145.5 ± 22 ", text)
+    assert.matches("8.25  ", text)
+    assert.matches("| +145.5 ± 22 |", sheet.markdown(page { "n", "latency_s" }))
+    assert.matches("12.345,0.412", sheet.csv(rows.sheet(list, { columns = { "latency_s", "latency_s_half" } })))
+  end)
+
+  it("is uncertain digits for siunitx", function()
+    local text = latex.write(page { "n", "latency_s" }, {})
+    assert.matches("S%[table%-format = 3%.1%(3%), uncertainty%-mode = separate%]", text)
+    assert.matches("\n1 & 12%.3%(4%) \\\\\n2 & 145%.5%(220%) \\\\\n3 & 8%.2 \\\\\n", (text:gsub("8%.3 ", "8.2 ")))
+    local small = { { point = { n = 1 }, loss = 1.25e-7, loss_half = 2e-9 }, { point = { n = 2 }, loss = 3 } }
+    assert.matches("\\num{1%.25%(2%)e%-07}", latex.write(rows.sheet(small, { spread = true }), {}))
+  end)
+end)
+
+describe("a paired test", function()
+  local function judged(list, changes)
+    local points = {}
+    for i, row in ipairs(list) do points[i] = row.point end
+    local experiment = ts.experiment { name = "x", grid = points, run = function() end, check = function(t)
+      t:expect_ratio(support.changed({ column = "latency_s", of = { planner = "exact" }, over = { planner = "uniform" },
+        at_most = 1, confidence = 0.95 }, changes))
+    end }
+    local claim = claims.check(experiment, list)[1]
+    return claim.status, claim
+  end
+
+  it("passes where the interval of the mean ratio is within the bounds", function()
+    local status, claim = judged(repetitions(1.5, 0.1))
+    assert.equal("pass", status)
+    assert.matches("over 12 pairs; 95 %% interval 0%.67%d* to 0%.67%d*$", claim.numbers)
+    assert.matches("%(paired, 95 %%%)$", claim.text)
+    assert.equal("pass", (judged(repetitions(1.5, 0.1), { mean = "arithmetic" })))
+  end)
+
+  it("fails where the mean alone is", function()
+    local list = repetitions(1.02, 0) -- the ratios spread around 1
+    for i, row in ipairs(list) do
+      if row.point.planner == "exact" then row.latency_s = row.latency_s * (i % 2 == 0 and 1.2 or 0.7) end
+    end
+    assert.equal("fail", (judged(list)))
+    assert.equal("pass", (judged(list, { confidence = 0.5 })))
+  end)
+
+  it("wants pairs and a mean", function()
+    local pair = { repetitions(1.5, 0)[1], repetitions(1.5, 0)[13] }
+    local status, claim = judged(pair)
+    assert.same({ "fail", "one pair tells nothing of the spread" }, { status, claim.lines[1] })
+    status, claim = judged(repetitions(1.5, 0.1), { mean = "highest" })
+    assert.equal("fail", status)
+    assert.matches("the highest of several ratios has no interval", claim.numbers)
+  end)
+end)
