@@ -321,6 +321,17 @@ describe("a model's name", function()
     assert.is_nil(hub.id_of(ts.model "gemma-2-27b-base"))
   end)
 
+  it("says of which cards NVLink bridges were not counted", function()
+    local taken, model = require "tessera.cli.taken", ts.model "opt-13b"
+    local function said(cluster) return taken.text(model, ts.cluster(cluster)) end
+    assert.matches("^H100%-NVL: PCIe between the cards; where NVLink bridges join pairs %(300 GB/s%), write @bridges",
+      said "2xH100-NVL")
+    assert.equal(1, select(2, said "4xA6000+2xA6000":gsub("A6000:", "")))
+    for _, cluster in ipairs { "4xA6000@bridges", "1xA6000+1xA6000", "8xH100-80G", "2xT4-16G" } do
+      assert.equal("", said(cluster), cluster)
+    end
+  end)
+
   it("says what was taken", function()
     assert.matches("of 'Qwen/Qwen2.5%-7B%-Instruct%-AWQ': awq, 4 bits",
       tostring(ts.model "Qwen/Qwen2.5-7B-Instruct-AWQ"))

@@ -60,11 +60,31 @@ function M.bitwidths(model, given)
   return given or bits and bits < 16 and { bits } or nil
 end
 
---- Lines that say which sheets were taken for names that fit several, and what the model's name tells of its weights;
---- "" where there is nothing to say.
+-- Cards that take an NVLink bridge, two of them on a node whose bridges nobody named: nobody can tell whether they have
+-- one, and it changes what tensor parallelism costs.
+local function without_bridges(cluster)
+  local places, first, is_known, lines = cluster:places(), {}, {}, {}
+  for i, device in ipairs(cluster.devices) do
+    local key = ("%s on %d"):format(device.name, places[i].node_index)
+    local before, bridge = first[key], device.nvlink_bridge_bytes_per_s
+    if before and bridge and not is_known[device.name] then -- by the first two of a type
+      is_known[device.name] = true
+      if cluster:link(before, i - 1).kind == "pcie" then
+        lines[#lines + 1] = ("%s: PCIe between the cards; where NVLink bridges join pairs (%g GB/s), write @bridges "
+          .. "behind the cluster\n"):format(device.name, bridge / 1e9)
+      end
+    end
+    first[key] = before or i - 1
+  end
+  return lines
+end
+
+--- Lines that say which sheets were taken for names that fit several, of which cards bridges were not counted, and what
+--- the model's name tells of its weights; "" where there is nothing to say.
 function M.text(model, cluster)
   local lines = {}
   for i, note in ipairs(cluster and cluster:notes() or {}) do lines[i] = note .. "\n" end
+  for _, line in ipairs(cluster and without_bridges(cluster) or {}) do lines[#lines + 1] = line end
   local bits, format = model.checkpoint_bits, model.checkpoint_format
   if bits or format then
     lines[#lines + 1] = ("%s: weights%s%s, by its name\n"):format(model.checkpoint,

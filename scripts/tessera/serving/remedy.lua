@@ -76,10 +76,12 @@ local function in_host_memory(asked, cluster)
     return ("one request at a time: %g tok/s by a plan at %.3g bits; `tessera plan --batch-size 1 --launch llama.cpp`")
       :format(tonumber(("%.3g"):format(plan.throughput_tok_s)), plan.mean_bitwidth)
   end
-  local bytes, memory = core.model(asked.model).num_parameters / 2, 0
+  local model, memory = core.model(asked.model), 0
+  local bytes = model.num_parameters / 2
   for _, device in ipairs(cluster.devices) do memory = memory + device.memory_bytes end
-  return ("llama.cpp at 4 bits (%s) keeps about %d %% of the layers on the GPUs, the rest in the host's memory: "
-    .. "llama-server --n-gpu-layers"):format(core.format_bytes(bytes), math.floor(90 * math.min(1, memory / bytes)))
+  local num_layers = math.floor(0.9 * math.min(1, memory / bytes) * model.num_layers)
+  return ("llama.cpp at 4 bits (%s) keeps about %d of %d layers on the GPUs, the rest in the host's memory: "
+    .. "llama-server --n-gpu-layers %d"):format(core.format_bytes(bytes), num_layers, model.num_layers, num_layers)
 end
 
 --- Lines of what would serve, the nearest to what was asked first; empty: nothing that was tried does.
