@@ -211,8 +211,14 @@ class Assembly {
     result_.given = pool.plan;
     result_.quality = summary_of(*pool.plan).quality;
     if (const auto* one = std::get_if<PipelinePlan>(pool.plan.get())) return add(*one, pool, path);
-    for (const PipelinePlan& each : std::get<ReplicatedPlan>(*pool.plan).replicas) {
+    const auto& whole = std::get<ReplicatedPlan>(*pool.plan);
+    const auto batch_size = [](const PlanSummary& plan) {
+      return static_cast<double>(plan.problem.batch()->workload.batch_size);
+    };
+    const double mean = batch_size(whole) / static_cast<double>(whole.replicas.size());
+    for (const PipelinePlan& each : whole.replicas) {
       add(each, pool, path);
+      result_.deployment.replicas.back().share = batch_size(each) / mean;
     }
   }
 

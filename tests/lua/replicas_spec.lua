@@ -267,6 +267,24 @@ describe("replicas", function()
     assert.matches("replica 2 of 2", support.read(path))
   end)
 
+  it("serve the requests that were planned for each, if they are unlike", function()
+    local plan = assert(ts.plan(ts.problem { model = "opt-13b", theta = 1,
+      cluster = ts.cluster { { "T4-16G", 1 }, { "V100-32G", 1 } },
+      workload = ts.workload { prompt_tokens = 512, output_tokens = 100, batch_size = 16 } }))
+    local batch = ts.traffic { arrivals = "closed", concurrency = 16, num_requests = 16, prompt_tokens = 512,
+      output_tokens = 100 }
+    for _, router in ipairs { "round_robin", "least_requests", "least_tokens" } do
+      local made = ts.deployment { plan = plan, router = router }
+      local served = ts.serve(made, batch)
+      for i, pipeline in ipairs(plan.pipelines) do
+        assert.equal(pipeline.batch_size / 8, made.replicas[i].share)
+        assert.equal(pipeline.batch_size, served.replicas[i].num_requests, router)
+      end
+      assert.is_true(served.duration_s < 1.3 * plan.latency_s)
+    end
+    assert.equal(1, ts.deployment { plan = support.small_plan() }.replicas[1].share)
+  end)
+
   it("are checked", function()
     local plan = assert(ts.plan(problem(4), { replicas = 2 }))
     local path = support.temporary ""

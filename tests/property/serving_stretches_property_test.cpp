@@ -118,6 +118,7 @@ Case random_case(std::uint64_t seed) {
                      : i == 1 || rng.uniform() < 0.7 ? Role::decode
                                                      : Role::mixed;
     if (rng.uniform() < 0.3) replica.cost = random_cost(rng);
+    if (rng.uniform() < 0.3) replica.share = one_of(rng, {0.5, 2.0, 3.0});
     c.deployment.replicas.push_back(replica);
   }
   const std::vector<Card>& cards = routers().cards();

@@ -12,7 +12,7 @@ namespace tessera::serving_lua {
 namespace {
 
 /// choose(replicas, request): replicas is a list of { waiting, running, pending_tokens,
-/// used_blocks, kv_blocks, seats, cached_tokens }, and a position in it comes back.
+/// used_blocks, kv_blocks, seats, share, cached_tokens }, and a position in it comes back.
 class ScriptRouter final : public serving::Router {
  public:
   ScriptRouter(std::shared_ptr<const lua_kit::LuaFunction> choose, std::string path, bool prefixes)
@@ -26,13 +26,14 @@ class ScriptRouter final : public serving::Router {
     lua_State* L = choose_->state();
     lua_createtable(L, static_cast<int>(loads.size()), 0);
     for (std::size_t i = 0; i < loads.size(); ++i) {
-      lua_createtable(L, 0, 7);
+      lua_createtable(L, 0, 8);
       set(L, "waiting", loads[i].num_waiting);
       set(L, "running", loads[i].num_running);
       set(L, "pending_tokens", loads[i].pending_tokens);
       set(L, "used_blocks", loads[i].used_blocks);
       set(L, "kv_blocks", loads[i].kv_blocks);
       set(L, "seats", loads[i].num_seats);
+      lua_kit::set_number(L, "share", loads[i].share);
       if (prefixes_) set(L, "cached_tokens", request.cached_tokens(i));
       lua_rawseti(L, -2, static_cast<int>(i) + 1);
     }
@@ -74,7 +75,7 @@ const OptionTable& router_options() {
                          .type = OptionType::callback,
                          .doc = "choose(replicas, request) of a script: replicas is a list of { "
                                 "waiting, running, pending_tokens, used_blocks, kv_blocks, seats, "
-                                "cached_tokens }; returns a position in it",
+                                "share, cached_tokens }; returns a position in it",
                          .lua_type = "fun(replicas: table[], request: table): integer"});
     t.options.push_back({.name = "prefixes",
                          .type = OptionType::boolean,

@@ -270,6 +270,7 @@ ReplicaLoad EngineRun::load(Ticks now, bool blocks, bool is_over) const {
   load.kv_blocks = kv.num_blocks();
   load.block_size = kv.block_size();
   load.num_seats = replica_.engine.max_num_seqs;
+  load.share = replica_.share;
   if (blocks) load.used_blocks = load.kv_blocks - kv.num_free();
   if (flights_.empty() || !flights_.front().is_stretch()) return load;
   const Flight& flight = flights_.front();

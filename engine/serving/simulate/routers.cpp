@@ -21,13 +21,30 @@ std::size_t least(const Loads& loads, Score&& score, std::size_t start = 0) {
 }
 
 std::int64_t num_requests(const ReplicaLoad& load) { return load.num_waiting + load.num_running; }
-std::int64_t num_tokens(const ReplicaLoad& load) { return load.pending_tokens + load.num_running; }
+
+/// Requests there with one more, of a share of one.
+double requests_with(const ReplicaLoad& load) {
+  return static_cast<double>(num_requests(load) + 1) / load.share;
+}
 
 struct RoundRobin final : Router {
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
-    return next++ % loads.size();
+    const auto unlike = [](const ReplicaLoad& a, const ReplicaLoad& b) {
+      return a.share != b.share;
+    };
+    if (std::adjacent_find(loads.begin(), loads.end(), unlike) == loads.end()) {
+      return next++ % loads.size();
+    }
+    if (sent.size() != loads.size()) sent.assign(loads.size(), 0);
+    const auto turns_with = [&](const ReplicaLoad& load) {
+      return (sent[static_cast<std::size_t>(&load - loads.data())] + 1) / load.share;
+    };
+    const std::size_t chosen = least(loads, turns_with);
+    ++sent[chosen];
+    return chosen;
   }
   std::size_t next = 0;
+  std::vector<double> sent;  // where shares differ, by position
 };
 
 struct Random final : Router {
@@ -40,13 +57,16 @@ struct Random final : Router {
 
 struct LeastRequests final : Router {
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
-    return least(loads, num_requests);
+    return least(loads, requests_with);
   }
 };
 
 struct LeastTokens final : Router {
-  std::size_t choose(const Loads& loads, const RoutedRequest&) override {
-    return least(loads, num_tokens);
+  std::size_t choose(const Loads& loads, const RoutedRequest& request) override {
+    return least(loads, [&](const ReplicaLoad& load) {
+      const std::int64_t tokens = load.pending_tokens + load.num_running + request.prompt_tokens;
+      return static_cast<double>(tokens) / load.share;
+    });
   }
 };
 
@@ -59,7 +79,7 @@ struct PowerOfTwo final : Router {
     const auto a = static_cast<std::size_t>(rng.integer(0, last));
     auto b = static_cast<std::size_t>(rng.integer(0, last - 1));
     if (b >= a) ++b;
-    return num_requests(loads[b]) < num_requests(loads[a]) ? b : a;
+    return requests_with(loads[b]) < requests_with(loads[a]) ? b : a;
   }
   Rng rng;
 };
@@ -80,7 +100,7 @@ struct PrefixAware final : Router {
   explicit PrefixAware(const RouterOptions& given) : options(given) {}
   bool looks_for_prefixes() const override { return true; }
   std::size_t choose(const Loads& loads, const RoutedRequest& request) override {
-    const std::size_t idle = least(loads, num_requests);
+    const std::size_t idle = least(loads, requests_with);
     std::int64_t most = 0;
     for (const ReplicaLoad& load : loads) most = std::max(most, num_requests(load));
     const std::int64_t fewest = num_requests(loads[idle]);
@@ -140,11 +160,12 @@ std::unique_ptr<Router> make(const RouterOptions& options) {
 const Registry<Router, const RouterOptions&>& routers() {
   static const Registry<Router, const RouterOptions&> all(
       "router",
-      {{{"round_robin", "Replicas in turn", ""}, make<RoundRobin>},
+      {{{"round_robin", "Replicas in turn, by their shares", ""}, make<RoundRobin>},
        {{"random", "Any replica", ""}, make<Random>},
-       {{"least_requests", "Fewest requests waiting and running", "microsoft/vidur"},
+       {{"least_requests", "Fewest requests waiting and running, of a replica's share",
+         "microsoft/vidur; with shares nginx's least_conn"},
         make<LeastRequests>},
-       {{"least_tokens", "Fewest prompt tokens to compute, a decode counting one",
+       {{"least_tokens", "Fewest prompt tokens to compute of its share, a decode counting one",
          "Mutinifni/splitwise-sim"},
         make<LeastTokens>},
        {{"power_of_two", "The less loaded of two drawn at random", "Mitzenmacher, 2001"},

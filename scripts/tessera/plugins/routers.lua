@@ -17,8 +17,8 @@ M.register_router = kind:form {
   fields = {
     { "choose", "fun(replicas: table[], request: table): integer",
       "Gives a position in replicas, from 1. Each has waiting, running, pending_tokens, used_blocks, kv_blocks, seats, "
-      .. "and cached_tokens where the card asks for prefixes; the request has request, prompt_tokens, max_tokens, "
-      .. "priority and slo_class" },
+      .. "share (what it should have of all requests, against the others), and cached_tokens where the card asks for "
+      .. "prefixes; the request has request, prompt_tokens, max_tokens, priority and slo_class" },
     { "prefixes", "boolean?", "Whether it reads cached_tokens, which takes a look-up in every engine" },
   },
 }

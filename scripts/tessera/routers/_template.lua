@@ -9,8 +9,8 @@ return ts.register_router {
   source = "", -- where it comes from
   prefixes = false, -- true: replicas have cached_tokens, the prompt tokens that their prefix cache holds
 
-  -- Called for each request. A replica has waiting, running, pending_tokens, used_blocks, kv_blocks and seats; the
-  -- request has request, prompt_tokens, max_tokens, priority and slo_class. Returns a position in replicas, from 1.
+  -- Called for each request. A replica has waiting, running, pending_tokens, used_blocks, kv_blocks, seats and share;
+  -- the request has request, prompt_tokens, max_tokens, priority and slo_class. Returns a position in replicas, from 1.
   choose = function(replicas)
     local best, least = 1, math.huge
     for i, replica in ipairs(replicas) do

@@ -20,6 +20,7 @@ struct ReplicaLoad {
   std::int64_t used_blocks = 0;     ///< only for a router that looks at blocks
   std::int64_t kv_blocks = 1, block_size = 16;
   std::int64_t num_seats = 1;
+  double share = 1;  ///< what it should have of all requests, against the others
 };
 
 /// What it sees of a request.
