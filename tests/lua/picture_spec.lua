@@ -1,5 +1,12 @@
 -- ts.picture: what the SVG shows, and that nothing of a user's can break it.
+local support = require "support"
 local ts = require "tessera"
+
+local function drawn(thing)
+  local path = support.temporary()
+  ts.picture(thing, path)
+  return support.read(path)
+end
 
 local function picture_of(model, device)
   local problem = ts.problem {
@@ -7,13 +14,7 @@ local function picture_of(model, device)
     bitwidths = { 4, 8 },
   }
   local plan = assert(ts.plan(problem, { planner = "uniform" }))
-  local path = os.tmpname()
-  ts.picture(plan, path)
-  local file = assert(io.open(path))
-  local text = file:read "*a"
-  file:close()
-  os.remove(path)
-  return text, plan
+  return drawn(plan), plan
 end
 
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
@@ -47,17 +48,28 @@ describe("ts.picture", function()
 
   it("draws who was busy when in a simulated batch", function()
     local _, plan = picture_of("opt-125m", "T4-16G")
-    local path = os.tmpname()
-    ts.picture(ts.simulate(plan), path)
-    local file = assert(io.open(path))
-    local text = file:read "*a"
-    file:close()
-    os.remove(path)
+    local text = drawn(ts.simulate(plan))
     assert.matches("simulated batch", text)
     assert.matches("<title>prefill of micro%-batch 0: ", text)
-    local ok, why = pcall(ts.picture, ts.simulate(plan, { record = false }), path)
+    local ok, why = pcall(ts.picture, ts.simulate(plan, { record = false }), support.temporary())
     assert.is_false(ok)
     assert.matches("the run has no timeline", why.message)
+  end)
+
+  it("draws a served run beside its limits and what its KV cache holds", function()
+    local function served(slo)
+      return ts.serve(ts.deployment { step_cost = { base_s = 0.02, per_token_s = 1e-4 }, replicas = 2, router =
+        "least_requests", engine = { kv_blocks = 300 } },
+        ts.traffic { rate_per_s = 20, num_requests = 200, prompt_tokens = 200, output_tokens = 40, seed = 3 },
+        { slo = slo })
+    end
+    local text = drawn(served { ttft_s = { p99 = 0.5 }, tpot_s = { p90 = 1e-3 } })
+    assert.matches(">200 requests on 2 x step_cost<", text)
+    assert.matches(">KV blocks; %- %- all 600", text)
+    assert.matches(">TTFT by arrival %(s%); %- %- p99 at most 500%.00 ms: kept", text)
+    assert.matches(">TPOT by arrival %(s%); %- %- p90 at most 1%.00 ms: missed<", text)
+    assert.equal(3 + 4 + 1, count(text, "<polyline "))
+    assert.matches(">TTFT by arrival %(s%)<", drawn(served()))
   end)
 
   it("says what it cannot do", function()

@@ -34,6 +34,7 @@ ReplicaSummary replica_summary(const ReplicaRecord& replica, Ticks end) {
   }
   if (replica.kv_blocks > 0) {
     const auto blocks = static_cast<double>(replica.kv_blocks);
+    summary.kv_blocks = replica.kv_blocks;
     if (end > 0) summary.kv_usage_ratio = replica.block_ticks / (blocks * static_cast<double>(end));
     summary.kv_peak_usage_ratio = static_cast<double>(replica.most_blocks_used) / blocks;
   }

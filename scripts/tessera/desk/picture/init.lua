@@ -8,7 +8,8 @@ local core = require "tessera.core"
 core.document {
   name = "ts.picture",
   doc = "Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, "
-    .. "replicas below one another; of a served run what waited and ran, used blocks and tokens per second over time; "
+    .. "replicas below one another; of a served run what waited and ran, used blocks of all, tokens per second and the "
+    .. "latencies of requests beside their limits, over time; "
     .. "of a run of ts.simulate which stage and link was busy when.",
   parameters = { { "thing", "tessera.Plan|tessera.Served|tessera.Run",
     "Any plan, or what ts.serve or ts.simulate gave" },
@@ -23,7 +24,8 @@ local function drawn(thing)
   local kind = getmetatable(thing)
   if kind == "tessera.Served" then
     local served = require "tessera.desk.picture.served"
-    return needs(served.draw(served.data(thing), "served run"), "the run is too short to be drawn over time")
+    local run = served.data(thing)
+    return needs(served.draw(run, served.title(run)), "the run is too short to be drawn over time")
   end
   if kind == "tessera.Run" then
     local data = thing:to_table()

@@ -1,6 +1,8 @@
--- The picture of a served run: what waited and ran, what the KV cache held and what came out, over time.
+-- The picture of a served run: what waited and ran, what the KV cache held and what came out, over time, with what the
+-- cache holds at most; and the latencies of the requests by when they came, with the limits on them.
 
 local core = require "tessera.core"
+local grouped = require "tessera.grouped"
 local axis = require "tessera.desk.plot.axis"
 local svg = require "tessera.desk.picture.svg"
 local units = require "tessera.desk.units"
@@ -9,28 +11,78 @@ local M = {}
 
 local width, margin, left, height, gap = 960, 16, 90, 110, 34
 
--- One panel each, with the columns of a run's series that it shows.
-local panels = {
-  { title = "requests", lines = { { "waiting", 2 }, { "running", 1 } } },
-  { title = "KV blocks", lines = { { "used_blocks", 3 } } },
-  { title = "output tok/s", lines = { { "throughput_tok_s", 4 } } },
-}
+local bins, most_requests = 100, 50000 -- of latencies over time
 
-local function highest(series, panel)
+-- The panels of a run: { title, lines = { { name, colour, points = { { time_s, value } } } },
+-- limits = { { value, text } } }.
+local function panels_of(run)
+  local function over_time(name, colour, column)
+    local points = {}
+    for i, row in ipairs(run.series) do points[i] = { row.time_s, row[column or name] } end
+    return { name = name, colour = colour, points = points }
+  end
+  local panels = {
+    { title = "requests", lines = { over_time("waiting", 2), over_time("running", 1) } },
+    { title = "KV blocks", lines = { over_time("used", 3, "used_blocks") } },
+    { title = "output tok/s", lines = { over_time("throughput", 4, "throughput_tok_s") } },
+  }
+  if run.kv_blocks then
+    panels[2].limits = { { run.kv_blocks, ("all %s"):format(units.number(run.kv_blocks)) } }
+  end
+  for _, metric in ipairs { "ttft_s", "tpot_s" } do
+    local list = run.latencies and run.latencies[metric] or {}
+    if #list > 1 then
+      local panel = { title = ("%s by arrival (s)"):format(metric:gsub("_s$", ""):upper()), limits = {},
+        lines = { { name = "worst", colour = 2, points = {} }, { name = "median", colour = 1, points = {} } } }
+      for i, item in ipairs(list) do
+        panel.lines[1].points[i] = { item.time_s, item.worst }
+        panel.lines[2].points[i] = { item.time_s, item.median }
+      end
+      for _, target in ipairs(run.targets or {}) do
+        if target.metric == metric then
+          panel.limits[#panel.limits + 1] = { target.limit_s, ("%s at most %s: %s"):format(target.statistic,
+            core.format_seconds(target.limit_s), target.holds and "kept" or "missed") }
+        end
+      end
+      panels[#panels + 1] = panel
+    end
+  end
+  return panels
+end
+
+-- A limit far above all that was is told, and not drawn: it would flatten the rest.
+local function highest(panel)
   local most = 0
   for _, line in ipairs(panel.lines) do
-    for _, row in ipairs(series) do most = math.max(most, row[line[1]]) end
+    for _, point in ipairs(line.points) do most = math.max(most, point[2]) end
   end
-  return most
+  local top = most
+  for _, limit in ipairs(panel.limits or {}) do
+    if limit[1] <= 3 * most then top = math.max(top, limit[1]) end
+  end
+  return top
+end
+
+local function draw_limits(page, panel, right, top, y_of)
+  local words = {}
+  for i, limit in ipairs(panel.limits or {}) do
+    words[i] = limit[2]
+    if limit[1] <= top then
+      page:line(left, y_of(limit[1]), right, y_of(limit[1]), { class = "ts-line ts-k5", ["stroke-dasharray"] = "6 3" })
+    else
+      words[i] = words[i] .. " (above)"
+    end
+  end
+  return #words > 0 and "; - - " .. table.concat(words, ", ") or ""
 end
 
 -- A panel with its top at y.
-local function draw_panel(page, series, panel, y, times, unit)
-  local values = axis.numbers(0, highest(series, panel), { zero = true, num_ticks = 3 })
+local function draw_panel(page, panel, y, times, unit)
+  local top = highest(panel)
+  local values = axis.numbers(0, top, { zero = true, num_ticks = 3 })
   local right = width - margin
   local function x_of(time_s) return left + times.at(time_s / unit.worth) * (right - left) end
   local function y_of(value) return y + height * (1 - values.at(value)) end
-  page:text(margin, y - 8, panel.title, { class = "ts-text ts-small" })
   for _, tick in ipairs(values.ticks) do
     page:line(left, y_of(tick.value), right, y_of(tick.value), { class = "ts-grid" })
     page:text(left - 6, y_of(tick.value) + 4, tick.text, { class = "ts-muted ts-small", ["text-anchor"] = "end" })
@@ -38,14 +90,16 @@ local function draw_panel(page, series, panel, y, times, unit)
   local at = right
   for _, line in ipairs(panel.lines) do
     local points = {}
-    for i, row in ipairs(series) do points[i] = { x_of(row.time_s), y_of(row[line[1]]) } end
-    page:polyline(points, { class = "ts-line ts-k" .. line[2], ["stroke-dasharray"] = svg.dashes[line[2]] })
+    for i, point in ipairs(line.points) do points[i] = { x_of(point[1]), y_of(point[2]) } end
+    page:polyline(points, { class = "ts-line ts-k" .. line.colour, ["stroke-dasharray"] = svg.dashes[line.colour] })
     if #panel.lines > 1 then
       at = at - 70
-      page:rect(at, y - 17, 10, 10, { class = "ts-f" .. line[2] })
-      page:text(at + 14, y - 8, line[1], { class = "ts-muted ts-small" })
+      page:rect(at, y - 17, 10, 10, { class = "ts-f" .. line.colour })
+      page:text(at + 14, y - 8, line.name, { class = "ts-muted ts-small" })
     end
   end
+  local limits = draw_limits(page, panel, right, top, y_of)
+  page:text(margin, y - 8, svg.fit(panel.title .. limits, at - 2 * margin, 11), { class = "ts-text ts-small" })
 end
 
 local function latency_words(run)
@@ -74,12 +128,56 @@ local function state_words(run)
   return table.concat(words, "; ")
 end
 
+-- Median and worst latency of the requests that came in each of so many stretches of time; nil of too many requests.
+local function latencies_of(served)
+  if served.num_requests > most_requests then return nil end
+  local requests, last = served:requests(), 0
+  for _, request in ipairs(requests) do last = math.max(last, request.arrival_s or 0) end
+  if last == 0 then return nil end
+  local found = {}
+  for _, metric in ipairs { "ttft_s", "tpot_s" } do
+    local by_bin, list = {}, {}
+    for _, request in ipairs(requests) do
+      local bin = math.min(math.floor((request.arrival_s or 0) / last * bins), bins - 1)
+      if request[metric] then
+        by_bin[bin] = by_bin[bin] or {}
+        table.insert(by_bin[bin], request[metric])
+      end
+    end
+    for bin = 0, bins - 1 do
+      local values = by_bin[bin]
+      if values then
+        table.sort(values)
+        list[#list + 1] = { time_s = (bin + 0.5) / bins * last, median = values[math.ceil(#values / 2)],
+          worst = values[#values] }
+      end
+    end
+    found[metric] = list
+  end
+  return found
+end
+
+-- "4 x L4, 2 x T4-16G"
+local function engines_of(replicas)
+  local words = {}
+  for i, group in ipairs(grouped(replicas, function(replica) return replica.name end)) do
+    words[i] = ("%d x %s"):format(#group, group.key)
+  end
+  return table.concat(words, ", ")
+end
+
 --- What a picture needs of a run, as plain data.
 function M.data(served)
-  local data = served:to_table()
+  local data, kv_blocks = served:to_table(), 0
+  for _, replica in ipairs(served.replicas) do kv_blocks = kv_blocks + (replica.kv_blocks or 0) end
   data.series, data.text, data.replicas = served:series(300), served.text, nil
+  data.engines, data.kv_blocks = engines_of(served.replicas), kv_blocks > 0 and kv_blocks or nil
+  data.latencies = latencies_of(served)
   return data
 end
+
+--- "1000 requests on 4 x L4"
+function M.title(run) return ("%d requests on %s"):format(run.num_requests, run.engines) end
 
 --- The page; nil where the run has no series.
 function M.draw(run, title)
@@ -88,7 +186,7 @@ function M.draw(run, title)
   local last = series[#series].time_s
   local unit = units.of("time_s", last)
   local times = axis.numbers(0, last / unit.worth, { zero = true, num_ticks = 8 })
-  local top = 96
+  local top, panels = 96, panels_of(run)
   local bottom = top + #panels * (height + gap) - gap
   local page = svg.page(width, bottom + 34, title)
   page:text(margin, 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
@@ -96,7 +194,7 @@ function M.draw(run, title)
   -- Of an unstable run latencies measure its length.
   page:text(margin, 63, run.stable and latency_words(run) or "", { class = "ts-muted ts-small" })
   for i, panel in ipairs(panels) do
-    draw_panel(page, series, panel, top + (i - 1) * (height + gap), times, unit)
+    draw_panel(page, panel, top + (i - 1) * (height + gap), times, unit)
   end
   for _, tick in ipairs(times.ticks) do
     local x = left + times.at(tick.value) * (width - margin - left)

@@ -38,6 +38,7 @@ struct SummaryOptions {
 struct ReplicaSummary {
   std::string name;
   std::int64_t num_steps = 0, num_requests = 0, num_preemptions = 0;
+  std::optional<std::int64_t> kv_blocks;
   double utilisation_ratio = 0;
   std::vector<double> stage_utilisation_ratios;
   std::optional<double> kv_usage_ratio, kv_peak_usage_ratio, prefix_hit_ratio;
@@ -148,6 +149,7 @@ struct tessera::Fields<tessera::serving::ReplicaSummary> {
       field<&R::utilisation_ratio>({.name = "utilisation_ratio", .doc = "Busy share of the run"}),
       field<&R::stage_utilisation_ratios>(
           {.name = "stage_utilisation_ratios", .doc = "The same for each pipeline stage"}),
+      field<&R::kv_blocks>({.name = "kv_blocks", .doc = "Of its KV cache"}),
       field<&R::kv_usage_ratio>(
           {.name = "kv_usage_ratio", .doc = "Used share of the KV blocks, mean over the run"}),
       field<&R::kv_peak_usage_ratio>({.name = "kv_peak_usage_ratio", .doc = "The largest"}),
