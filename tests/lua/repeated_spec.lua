@@ -1,5 +1,6 @@
 -- What repetitions become where they are shown and judged: bands and whiskers, "12.3 ± 0.4", LaTeX, paired tests.
 local claims = require "tessera.desk.experiment.claims"
+local host = require "tessera.host"
 local latex = require "tessera.desk.latex"
 local rows = require "tessera.desk.rows"
 local sheet = require "tessera.desk.sheet"
@@ -99,6 +100,28 @@ describe("a table of means", function()
     assert.matches("\n1 & 12%.3%(4%) \\\\\n2 & 145%.5%(220%) \\\\\n3 & 8%.2 \\\\\n", (text:gsub("8%.3 ", "8.2 ")))
     local small = { { point = { n = 1 }, loss = 1.25e-7, loss_half = 2e-9 }, { point = { n = 2 }, loss = 3 } }
     assert.matches("\\num{1%.25%(2%)e%-07}", latex.write(rows.sheet(small, { spread = true }), {}))
+  end)
+end)
+
+describe("tessera results --over", function()
+  after_each(support.remove_files)
+
+  it("shows means of stored rows", function()
+    local path = support.temporary()
+    os.remove(path)
+    local script = support.temporary [[return require("tessera").experiment { name = "my/sweep",
+      grid = { x = { 1, 2 }, rep = { 1, 2, 3 } }, run = function(p) return { y_s = p.x + p.rep / 10 } end }]]
+    local function tessera(...) return host.run_program({ host.program, ... }, "") end
+    assert.equal(0, (tessera("run", script, "--results", path)))
+    local function shown(...)
+      local status, out, err = tessera("results", "my/sweep", "--results", path, "--over", ...)
+      return status == 0 and out or err
+    end
+    assert.matches("1  done +3  1%.2 ± 0%.25\n2  done +3  2%.2 ± 0%.25\n", shown "rep")
+    assert.matches("1  done +2  1%.15 ± 0%.64\n$", (shown("rep", "--where", "x=1", "--where", "rep=1,2")))
+    assert.matches("\n1,done,3,1%.2%d*,0%.248", (shown("rep", "--format", "csv"):gsub("\r", "")))
+    assert.matches("no key 'rap'; did you mean 'rep'", shown "rap")
+    assert.matches("has no %-%-failed", shown("rep", "--failed"))
   end)
 end)
 

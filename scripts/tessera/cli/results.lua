@@ -6,6 +6,7 @@ local escape = require "tessera.desk.escape"
 local host = require "tessera.host"
 local latex = require "tessera.desk.latex"
 local published = require "tessera.desk.published"
+local repeated = require "tessera.desk.repeated"
 local store = require "tessera.store"
 local rows = require "tessera.desk.rows"
 local selection = require "tessera.cli.selection"
@@ -88,12 +89,26 @@ end
 -- What the paper printed, where it is to stand beside the rows.
 local function printed_of(run, given) return given.paper ~= false and published.of(run.declaration.paper) or nil end
 
+-- Means over the key of --over, of the rows that --where leaves.
+local function means_of(all, given)
+  if given.failed or given.meta then fail("--over", "a mean of several rows has no --failed and no --meta") end
+  local keys = rows.keys(all)
+  if #all > 0 and all[1].point[given.over] == nil then
+    fail("--over", ("no key '%s'%s"):format(given.over, core.did_you_mean(given.over, keys)))
+  end
+  return repeated(selection.where(all, given.where), given.over)
+end
+
 local function rows_of(file, run, given, printed)
-  local options = { meta = given.meta or given.failed }
-  if not selection.needs_all(given) then options.failed, options.limit = given.failed, given.limit end
-  local all = published.annotate(stored_rows.rows(file, run, options), printed)
+  local options, asked = { meta = given.meta or given.failed }, given
+  if not (selection.needs_all(given) or given.over) then options.failed, options.limit = given.failed, given.limit end
+  local all = stored_rows.rows(file, run, options)
+  if given.over then
+    all, asked = means_of(all, given), setmetatable({ where = {} }, { __index = given })
+  end
+  all = published.annotate(all, printed)
   given.columns = published.expand(given.columns, printed, all)
-  local found = selection.select(all, given)
+  local found = selection.select(all, asked)
   if #found == 0 and run.num_points > 0 then note(("none of the %d rows fits"):format(run.num_points)) end
   return found
 end
@@ -208,7 +223,7 @@ local function show(file, name, given)
   local found = rows_of(file, run, given, printed)
   if format == "json" then return deliver(store.json(json_rows(found, given.columns)), given) end
   local page = rows.sheet(found, { keys = run.declaration.keys, others = others_of(run, found, printed),
-    columns = given.columns, meta = given.meta,
+    columns = given.columns, meta = given.meta, spread = given.over ~= nil and format ~= "csv",
     error = format == "csv" and not given.columns and run.num_failed > 0 })
   best.mark(page, given)
   local text

@@ -30,6 +30,10 @@ const OptionTable& results_options() {
            .doc = "The published numbers beside ours, and the difference, where the experiment has "
                   "some; --no-paper leaves them out",
            .default_text = "true"},
+          {.name = "over",
+           .type = text,
+           .doc = "Means over this key of the points, which counts repetitions, with half of their "
+                  "95 % intervals (ts.repeated)"},
           {.name = "sort", .type = text, .doc = "Column to sort by; -column for descending"},
           {.name = "limit", .type = integer, .doc = "Rows to show at most", .min = 0, .max = 1e9},
           {.name = "failed", .type = boolean, .doc = "Only failed points, with their tracebacks"},
