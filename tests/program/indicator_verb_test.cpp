@@ -68,5 +68,24 @@ TEST_F(IndicatorVerb, RefusesWhatItCannotDo) {
   expect_refusal(run_program({"indicator", kModel, "--out", path("no/such.json")}), 1, "No such");
 }
 
+TEST_F(IndicatorVerb, ReplacesIndicatorsAndEmptyFilesAlone) {
+  const std::string settings = file("config.json", "{\"hidden_size\": 8}");
+  const auto made = [](const std::string& out) {
+    return run_program({"indicator", kModel, "--bitwidths", "4", "--out", out});
+  };
+  expect_refusal(made(settings), 1, "it is there, and no indicator; name another file");
+  EXPECT_EQ(read(settings), "{\"hidden_size\": 8}");
+  const std::string out = file("omega.json", "");
+  EXPECT_EQ(made(out).status, 0);
+  EXPECT_EQ(made(out).status, 0);
+  expect_refusal(
+      run_program({"-e", "require('tessera').indicator('" + out + "'):save '" + settings + "'"}), 1,
+      "no indicator; name another file");
+  expect_refusal(run_program({"-e", "require('tessera').indicator { model = '" + kModel +
+                                        "', kind = 'divergence', file = '" + out +
+                                        "', bitwidths = { 4 }, out = '" + settings + "' }"}),
+                 1, "no indicator; name another file");
+}
+
 }  // namespace
 }  // namespace tessera::test::indicator_verb_test

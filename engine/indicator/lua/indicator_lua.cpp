@@ -9,7 +9,7 @@
 #include "core_lua.h"
 #include "from_weights_lua.h"
 #include "tessera/core/error.h"
-#include "tessera/core/json.h"
+#include "tessera/indicator/save.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/module.h"
@@ -62,7 +62,13 @@ int standard_error(lua_State* L) {
 
 int save(lua_State* L) {
   const auto& found = *lua_kit::check_object<Indicator>(L, 1, "indicator");
-  write_file(lua_kit::check_text(L, 2, "indicator:save path"), json_text(to_json(found), 1) + "\n");
+  indicator::save_indicator(found, lua_kit::check_text(L, 2, "indicator:save path"));
+  return 0;
+}
+
+/// check_replaceable(path): before what takes long to make is written there.
+int check_replaceable(lua_State* L) {
+  indicator::check_replaceable(lua_kit::check_text(L, 1, "tessera.indicator.path"));
   return 0;
 }
 
@@ -144,7 +150,8 @@ const lua_kit::ObjectType<Indicator>& lua_kit::object_type<Indicator>() {
                   {"standard_error", guarded<standard_error>,
                    "(layer_index: integer, bitwidth: integer): number?",
                    "Of omega where it is the mean of a sample, such as a loss over pieces of text"},
-                  {"save", guarded<save>, "(path: string)", "Writes it as JSON"}},
+                  {"save", guarded<save>, "(path: string)",
+                   "Writes it as JSON; replaces an indicator or an empty file"}},
       .summary = [](const Indicator& i) {
         return fmt::format("indicator: {} over {} layers, {}", i.kind, i.num_layers,
                            name_of(i.provenance));
@@ -183,7 +190,9 @@ void register_indicator(lua_State* L) {
   lua_kit::register_object<Indicator>(L);
   core_lua::environment(L).reference.add_object<Indicator>();
   core_lua::environment(L).reference.add(indicator_options());
-  lua_kit::register_module(L, "tessera.indicator", {{"new", lua_kit::guarded<new_indicator>}});
+  lua_kit::register_module(L, "tessera.indicator",
+                           {{"new", lua_kit::guarded<new_indicator>},
+                            {"check_replaceable", lua_kit::guarded<check_replaceable>}});
 }
 
 }  // namespace indicator_lua

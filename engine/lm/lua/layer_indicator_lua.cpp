@@ -8,6 +8,7 @@
 #include "lm_lua.h"
 #include "quality_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/indicator/save.h"
 #include "tessera/lm/layer_loss.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/interrupt.h"
@@ -95,6 +96,7 @@ int layer_indicator(lua_State* L) {
   request.num_pieces = options.integer("samples");
   request.piece_tokens = options.integer("tokens");
   if (options.given("out")) request.out = options.text("out");
+  indicator::check_replaceable(request.out);
   request.progress = layer_progress(options);
   request.stop = lua_kit::interrupt::flag();
   const auto loaded = load_for(options, request.form);

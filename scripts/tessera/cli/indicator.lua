@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local indicators = require "tessera.indicator"
 local new_bar = require "tessera.bar"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
@@ -82,23 +83,13 @@ local function show(indicator)
   print(("\ntook %.3g s%s"):format(indicator.overhead_s, parts))
 end
 
--- What is written may replace an indicator or an empty file, and nothing else: a file of the model, say.
-local function check_out(out)
-  if core.file_kind(out) ~= "file" then return end
-  local file = io.open(out)
-  local size = file and file:seek "end"
-  if file then file:close() end
-  if size == 0 or pcall(ts.indicator, out) then return end
-  core.refuse("--out", ("'%s' is there, and no indicator; name another file"):format(out))
-end
-
 --- @param given table the flags; names: the folder or file of the weights
 function M.main(given)
   if #given.names ~= 1 then
     core.raise("usage",
       ("name one folder of a model, or one .gguf file; %d were named"):format(#given.names), "tessera indicator")
   end
-  if given.out then check_out(given.out) end
+  if given.out then indicators.check_replaceable(given.out) end
   local options = { model = given.names[1] }
   for name, value in pairs(given) do
     if name ~= "names" and name ~= "out" then options[name] = value end
