@@ -15,7 +15,8 @@ void register_lm(lua_State* L) {
   lua_kit::register_module(L, "tessera.lm",
                            {{"language_model", lua_kit::guarded<new_language_model>},
                             {"tokenizer", lua_kit::guarded<new_tokenizer>},
-                            {"layer_indicator", lua_kit::guarded<layer_indicator>}});
+                            {"layer_indicator", lua_kit::guarded<layer_indicator>},
+                            {"product_speed", lua_kit::guarded<product_speed>}});
 }
 
 }  // namespace tessera::lm_lua

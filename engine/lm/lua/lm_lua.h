@@ -48,6 +48,8 @@ int new_language_model(lua_State* L);
 int new_tokenizer(lua_State* L);
 int model_generate(lua_State* L);
 int model_speed(lua_State* L);
+/// product_speed(options): of a product of one shape, { product_s = { ... }, weight_bytes }.
+int product_speed(lua_State* L);
 
 /// The request that options of ts.language_model make, checked against the model at its path.
 lm::LoadRequest read_request(const lua_kit::Options& options);

@@ -109,11 +109,15 @@ local function show(rows, given)
     rows[1].prompt_tokens, rows[1].output_tokens, rows[1].context_tokens, given.repeats or 5))
 end
 
---- @param given table the flags; names: the model
+--- @param given table the flags; names: the model, or a shape
 function M.main(given)
+  local rows, columns = (given.names[1] or ""):match "^(%d+)[xX](%d+)$"
+  if rows and #given.names == 1 and not core.file_kind(given.names[1]) then
+    return require "tessera.cli.bench_product"(tonumber(rows), tonumber(columns), given)
+  end
   local path = on_disk.path(given, "tessera bench", 1)
   local all_bitwidths, all_threads = given.bitwidths or { 0 }, given.threads or { 0 }
-  local rows, alone = {}, #all_bitwidths * #all_threads == 1
+  local results, alone = {}, #all_bitwidths * #all_threads == 1
   local stopped = false
   host.poll_interrupts(true)
   for _, bitwidth in ipairs(all_bitwidths) do
@@ -126,12 +130,12 @@ function M.main(given)
           host.poll_interrupts(false)
           error(row, 0)
         end
-        if ok then rows[#rows + 1] = row end
+        if ok then results[#results + 1] = row end
       end
     end
   end
   host.poll_interrupts(false)
-  if host.json then host.set_result(rows) else show(rows, given) end
+  if host.json then host.set_result(results) else show(results, given) end
   return stopped and interrupted_status or 0
 end
 

@@ -78,15 +78,17 @@ const OptionTable& quality_verb_options() {
 
 const OptionTable& bench_verb_options() {
   static const OptionTable table = [] {
-    OptionTable t{"tessera bench",
-                  "Rates of prefill and decode of a model on disk, time to load it, and memory",
-                  "",
-                  {}};
+    OptionTable t{
+        "tessera bench",
+        "Rates of prefill and decode of a model on disk, time to load it, and memory; of a "
+        "shape, OUTPUTSxINPUTS, those of the kernels that multiply with such weights",
+        "",
+        {}};
     t.options.push_back({.name = "bitwidths",
                          .type = OptionType::integer_list,
-                         .doc = "A row for each: 3, 4, 8, 16, or 0 as the weights are stored",
+                         .doc = "A row for each: 3, 4, 8, 16, or 0 as the weights are stored. "
+                                "Default: 0, of a shape all others",
                          .unit = "bits",
-                         .default_text = "{0}",
                          .min = 0,
                          .max = 16});
     t.options.push_back({.name = "threads",
