@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 
 #include "help.h"
 #include "tessera/core/text.h"
@@ -145,8 +147,40 @@ void add_flags(CLI::App& verb, const OptionTable& table, FlagValues& values) {
   }
 }
 
+/// A flag that may be turned off stands in help as --[no-]flag.
+class FlagFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional || option->get_fnames().empty()) {
+      return CLI::Formatter::make_option_name(option, is_positional);
+    }
+    return "--[no-]" + option->get_lnames().front();
+  }
+};
+
 void drop_absent(FlagValues& values) {
   std::erase_if(values, [](const auto& entry) { return entry.second.empty(); });
+}
+
+// What a verb takes as a word of its own ("MODEL [DEVICE]", "MODEL_DIR") is no flag: says so; ""
+// for others.
+std::string hint_on_word(const std::vector<CLI::App*>& verbs, const std::string& flag) {
+  std::string word = flag.substr(2);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  for (const LuaVerb& verb : lua_verbs()) {
+    if (verbs.empty() || verb.name != verbs.front()->get_name()) continue;
+    const std::string_view words = verb.positional;
+    for (std::size_t start = 0; (start = words.find_first_not_of(" []_", start)) != words.npos;) {
+      const std::size_t end = std::min(words.find_first_of(" []_", start), words.size());
+      if (words.substr(start, end - start) == word) {
+        return fmt::format("unknown option {}; it is a word without a flag: tessera {} {}",
+                           quote(flag), verb.name, words);
+      }
+      start = end;
+    }
+  }
+  return "";
 }
 
 // CLI11 names what it does not know, or what is missing before that; the nearest flag is for us to
@@ -164,6 +198,7 @@ std::string describe(const CLI::ParseError& error, const Words& words, const CLI
     const std::string flag = word.substr(0, word.find('='));
     if (flag.rfind("--", 0) != 0 || flag.size() == 2) continue;
     if (std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
+    if (const std::string hint = hint_on_word(verbs, flag); !hint.empty()) return hint;
     return "unknown option " + quote(flag) + did_you_mean(flag, flags);
   }
   return error.what();
@@ -200,6 +235,7 @@ Command parse_command_line(int argc, char** argv) {
 
   CLI::App app;
   app.set_help_flag("");
+  app.formatter(std::make_shared<FlagFormatter>());
   bool help = false, version = false, no_strict = false;
   app.add_flag("-h,--help", help);
   app.add_flag("--version", version);

@@ -33,6 +33,7 @@
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "verbs.h"
 #include "version.h"
 
 namespace tessera::app {
@@ -412,6 +413,10 @@ void set_facts(const Host& host) {
   lua_kit::set_text(L, "datasets_dir", host.installation().datasets_dir);
   lua_kit::set_text(L, "experiments_dir", host.installation().experiments_dir);
   lua_setfield(L, -2, "installation");
+  lua_newtable(L);
+  lua_kit::set_integer(L, "prompt_tokens", kStreamPromptTokens);
+  lua_kit::set_integer(L, "output_tokens", kStreamOutputTokens);
+  lua_setfield(L, -2, "stream");
 }
 
 }  // namespace

@@ -33,9 +33,9 @@ void take_flags(OptionTable& table, const std::vector<OptionSpec>& options);
 
 /// Adds --launch, which says what it writes of whom, and what belongs to it.
 void add_launch_flags(OptionTable& table, OptionSpec launch);
-/// Lengths of a stream's requests where nobody says them, as cli/stream.lua takes them.
-constexpr const char* kStreamPromptTokens = "1000";
-constexpr const char* kStreamOutputTokens = "200";
+/// Lengths of a stream's requests where nobody says them; scripts see them in tessera.host.stream.
+constexpr int kStreamPromptTokens = 1000;
+constexpr int kStreamOutputTokens = 200;
 /// Adds the limits on latency and the rate of a stream of requests.
 void add_stream_flags(OptionTable& table);
 

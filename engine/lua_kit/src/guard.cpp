@@ -215,18 +215,24 @@ void detail::push_exception(lua_State* L, const std::exception& exception) {
   set_given_text(L, "cause", causes_of(exception));
 }
 
-/// Replaces the traceback on top by one without LuaJIT's own functions, which it can name by
-/// addresses only: "[builtin#19]: at 0x7f..". Nothing is kept where memory is short.
-void drop_builtin_frames(lua_State* L) {
+/// Of LuaJIT's own functions and those of C that it can name by addresses only:
+/// "[builtin#19]: at 0x7f..", "[C]: at 0x7f..".
+bool is_address(const char* line) {
+  return std::strncmp(line, "\t[builtin#", 10) == 0 || std::strncmp(line, "\t[C]: at 0x", 11) == 0;
+}
+
+/// Replaces the traceback on top by one without frames that are addresses. Nothing is kept where
+/// memory is short.
+void drop_addresses(lua_State* L) {
   const char* text = lua_tostring(L, -1);
-  if (text == nullptr || std::strstr(text, "[builtin#") == nullptr) return;
+  if (text == nullptr || std::strstr(text, "]: at 0x") == nullptr) return;
   luaL_Buffer kept;
   luaL_buffinit(L, &kept);
   bool any = false;  // of the lines below the title
   for (const char* line = text; *line != '\0';) {
     const char* end = std::strchr(line, '\n');
     const std::size_t length = end == nullptr ? std::strlen(line) : end + 1 - line;
-    if (std::strncmp(line, "\t[builtin#", 10) != 0) {
+    if (!is_address(line)) {
       luaL_addlstring(&kept, line, length);
       any = any || *line == '\t';
     }
@@ -244,7 +250,7 @@ int traceback_handler(lua_State* L) {
   lua_settop(L, 1);
   // First, because after a stack overflow there is room for little more.
   luaL_traceback(L, L, nullptr, 1);
-  drop_builtin_frames(L);
+  drop_addresses(L);
   if (!is_error_object(L, 1)) {
     // Whatever was raised keeps its identity; the traceback travels beside it.
     lua_createtable(L, 0, 3);

@@ -17,8 +17,8 @@ local ts = require "tessera"
 local M = {}
 
 -- What stands beside the flags as their defaults, where the library has others.
-local defaults = { prompt_tokens = 1000, output_tokens = 200, length_cv = 0, burstiness = 1, seed = 1,
-  scheduler = "vllm_v1" }
+local defaults = { prompt_tokens = host.stream.prompt_tokens, output_tokens = host.stream.output_tokens, length_cv = 0,
+  burstiness = 1, seed = 1, scheduler = "vllm_v1" }
 
 -- Limits where none is given: what a chat feels quick with.
 local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }

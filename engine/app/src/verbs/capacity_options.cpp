@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "engine_lua.h"
@@ -29,14 +30,14 @@ void add_traffic(OptionTable& t) {
                        .type = number,
                        .doc = "Prompt length, the mean where --length-cv varies it",
                        .unit = "tokens",
-                       .default_text = kStreamPromptTokens,
+                       .default_text = std::to_string(kStreamPromptTokens),
                        .min = 1,
                        .max = 1e7});
   t.options.push_back({.name = "output_tokens",
                        .type = number,
                        .doc = "Generated tokens",
                        .unit = "tokens",
-                       .default_text = kStreamOutputTokens,
+                       .default_text = std::to_string(kStreamOutputTokens),
                        .min = 1,
                        .max = 1e7});
   t.options.push_back({.name = "length_cv",
