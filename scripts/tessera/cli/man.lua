@@ -34,6 +34,7 @@ local pages = {
   { "language_models", "Running a model on disk: bitwidths, texts, speed, quality", { own .. "language_models.md" } },
   { "units", "Words, units and indices", { own .. "units.md" } },
   { "editor", "Completion and checks in an editor", { own .. "editor.md" } },
+  { "python", "Calling it from Python, and results in pandas", { own .. "python.md" } },
   { "reference", "Every function, object, option and flag", {} },
 }
 
