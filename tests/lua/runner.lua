@@ -14,6 +14,13 @@ function os.tmpname() -- luacheck: ignore 122
   return path
 end
 
+local function clean() host.run_program({ "rm", "-rf", folder }, "") end
+local exit = os.exit
+function os.exit(...) -- luacheck: ignore 122
+  clean()
+  exit(...) -- where a spec has failed
+end
+
 local ok, problem = pcall(require "busted.runner", { standalone = false })
-host.run_program({ "rm", "-rf", folder }, "")
+clean()
 if not ok then error(problem, 0) end
