@@ -98,12 +98,14 @@ class BlocksLinear final : public Linear {
     for (const weights::LinearWeight& part : stack.parts())
       tensors.push_back(stack.weights()->bytes(*part.tensor).data());
     const weights::DTypeInfo& info = weights::info_of(stack.parts().front().tensor->dtype);
+    stack.first_group(info.block_elements);
     std::vector<const void*> rows;
     for (std::int64_t output = 0; output < stack.rows(); ++output) {
       const Stack::Place place = stack.place_of(output);
       const auto index = static_cast<std::size_t>(place.part);
       const weights::LinearWeight& part = stack.parts()[index];
-      const std::int64_t first = part.offset + part.stored_row(place.row) * part.in_features;
+      const std::int64_t first =
+          part.offset + part.stored_row(place.row) * part.in_features + stack.first_column();
       rows.push_back(tensors[index] + first / info.block_elements * info.block_bytes);
     }
     return rows;

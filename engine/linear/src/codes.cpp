@@ -19,10 +19,12 @@ using quant::Quantised;
 
 // Codes of a stack, in the order of its outputs; gone once they are packed.
 struct Codes {
-  Codes(std::int64_t num_rows, std::int64_t num_columns, QuantFormat quant_format)
-      : rows(num_rows),
-        columns(num_columns),
-        groups(kernels::num_groups(num_columns, quant_format.group_size)),
+  Codes(const Stack& stack, QuantFormat quant_format)
+      : rows(stack.rows()),
+        columns(stack.columns()),
+        first_column(stack.first_column()),
+        groups(kernels::num_groups(columns, quant_format.group_size)),
+        first_group(quant_format.group_size == 0 ? 0 : stack.first_group(quant_format.group_size)),
         format(quant_format),
         codes(std::make_unique_for_overwrite<std::uint8_t[]>(size(rows * columns))),
         scales(size(rows * groups)),
@@ -30,12 +32,14 @@ struct Codes {
 
   static std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-  /// Row `from` of `part` becomes output `to`.
+  /// Of row `from` of `part`, whole rows, what is kept becomes output `to`.
   void copy_row(const Quantised& part, std::int64_t from, std::int64_t to) {
-    std::copy_n(part.codes.begin() + from * columns, columns, codes.get() + to * columns);
+    std::copy_n(part.codes.begin() + from * part.columns + first_column, columns,
+                codes.get() + to * columns);
     const bool one = part.scheme.granularity == quant::Granularity::tensor;
+    const std::int64_t before = from * part.groups() + first_group;
     for (std::int64_t g = 0; g < groups; ++g) {
-      const std::size_t scale = one ? 0 : size(from * groups + g);
+      const std::size_t scale = one ? 0 : size(before + g);
       scales[size(to * groups + g)] = part.scales[scale];
       zero_points[size(to * groups + g)] = part.zero_points[scale];
     }
@@ -46,7 +50,7 @@ struct Codes {
                                  zero_points.data(), slice, data);
   }
 
-  std::int64_t rows, columns, groups;
+  std::int64_t rows, columns, first_column, groups, first_group;
   QuantFormat format;
   std::unique_ptr<std::uint8_t[]> codes;
   std::vector<float> scales;
@@ -66,7 +70,7 @@ class CodesLinear final : public Linear {
         description_(std::move(description)),
         input_scales_(std::move(input_scales)),
         data_(kernels::packed_weights_bytes(stack.rows(), stack.columns(), format_)) {
-    Codes codes(stack.rows(), stack.columns(), format_);
+    Codes codes(stack, format_);
     for_rows(num_threads, stack.rows(), [&](std::int64_t first, std::int64_t last) {
       fill(codes, first, last);
       expect_ok(codes.pack({first, last}, data_.data()), "packing codes");
@@ -155,10 +159,10 @@ std::unique_ptr<Linear> make_streamed(const Stack& stack, const quant::Scheme& s
                                       const LinearForm& form, std::string description,
                                       int num_threads) {
   const auto fill = [&](Codes& codes, std::int64_t first, std::int64_t last) {
-    const std::int64_t rows = last - first, columns = codes.columns;
+    const std::int64_t rows = last - first, columns = stack.whole_columns();
     thread_local std::vector<float> scratch;
     scratch.resize(std::max(scratch.size(), Codes::size(rows * columns)));
-    stack.read(first, last, scratch.data());
+    stack.read_whole(first, last, scratch.data());
     try {
       const Quantised some =
           quant::quantise({scratch.data(), rows, columns}, scheme, quant::Method::rtn, nullptr, 1);
@@ -176,9 +180,14 @@ std::unique_ptr<Linear> make_of_parts(const Stack& stack, const LinearForm& form
                                       const std::vector<Quantised>& parts, std::string description,
                                       int num_threads) {
   const Quantised& first_part = parts.front();
+  std::vector<float> input_scales = first_part.input_scales;
+  if (!input_scales.empty()) {
+    const auto first = input_scales.begin() + stack.first_column();
+    input_scales = std::vector<float>(first, first + stack.columns());
+  }
   return std::make_unique<CodesLinear>(
       stack, first_part.scheme, form.activation_bitwidth == 8, std::move(description),
-      first_part.input_scales, num_threads,
+      std::move(input_scales), num_threads,
       [&](Codes& codes, std::int64_t first, std::int64_t last) {
         for (std::int64_t output = first; output < last; ++output) {
           const Stack::Place from = stack.place_of(output);
@@ -194,7 +203,7 @@ std::vector<Quantised> quantise_parts(const Stack& stack, const quant::Scheme& s
   std::vector<quant::MatrixView> views;
   for (std::int64_t part = 0; part < stack.num_parts(); ++part) {
     values.push_back(stack.read_part(part, num_threads));
-    views.push_back({values.back().data(), stack.part_rows(part), stack.columns()});
+    views.push_back({values.back().data(), stack.part_rows(part), stack.whole_columns()});
   }
   stack.release();
   try {

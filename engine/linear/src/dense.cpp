@@ -74,7 +74,7 @@ class DenseLinear final : public Linear {
       const Stack::Place place = stack.place_of(first + at / stack.columns());
       refuse(ErrorCode::out_of_range, stack.name(place.part),
              "weight [{}, {}] is {}, beyond the 65504 that f16 holds; take dtype bf16 or f32",
-             place.row, at % stack.columns(), values[i]);
+             place.row, stack.first_column() + at % stack.columns(), values[i]);
     }
   }
 

@@ -178,7 +178,7 @@ quant::Scheme int8_scheme() { return {.bitwidth = 8, .granularity = quant::Granu
 std::unique_ptr<Linear> make_int8_of_parts(const Stack& stack, const LinearForm& form,
                                            const std::vector<quant::Quantised>& parts,
                                            std::string description, int num_threads) {
-  const std::int64_t columns = stack.columns();
+  const std::int64_t columns = stack.columns(), first_column = stack.first_column();
   return std::make_unique<Int8Linear>(
       stack, form.outlier_threshold, std::move(description), num_threads,
       [&](std::int8_t* codes, float* scales, std::int64_t first, std::int64_t last) {
@@ -186,7 +186,7 @@ std::unique_ptr<Linear> make_int8_of_parts(const Stack& stack, const LinearForm&
           const Stack::Place from = stack.place_of(output);
           const quant::Quantised& part = parts[static_cast<std::size_t>(from.part)];
           *scales++ = part.scales[static_cast<std::size_t>(part.scale_index(from.row, 0))];
-          const std::uint8_t* row = part.codes.data() + from.row * columns;
+          const std::uint8_t* row = part.codes.data() + from.row * part.columns + first_column;
           for (std::int64_t c = 0; c < columns; ++c)
             *codes++ = static_cast<std::int8_t>(row[c] - 128);
         }
@@ -194,17 +194,25 @@ std::unique_ptr<Linear> make_int8_of_parts(const Stack& stack, const LinearForm&
 }
 
 std::unique_ptr<Linear> make_rounded(const Stack& stack, const LinearForm& form, int num_threads) {
-  const std::int64_t columns = stack.columns();
+  const std::int64_t columns = stack.columns(), whole = stack.whole_columns();
   return std::make_unique<Int8Linear>(
       stack, form.outlier_threshold, "W8A8 rtn", num_threads,
       [&](std::int8_t* codes, float* scales, std::int64_t first, std::int64_t last) {
         thread_local std::vector<float> values;
-        values.resize(std::max(values.size(), static_cast<std::size_t>((last - first) * columns)));
-        stack.read(first, last, values.data());
-        const kernels::Matrix matrix{values.data(), kernels::Real::f32, last - first, columns,
-                                     columns};
-        expect_ok(kernels::quantise_rows(matrix, {0, last - first}, nullptr, codes, scales),
+        thread_local std::vector<std::int8_t> rounded;  // whole rows, where they are cut
+        const std::int64_t rows = last - first;
+        const auto count = static_cast<std::size_t>(rows * whole);
+        values.resize(std::max(values.size(), count));
+        if (columns < whole) rounded.resize(std::max(rounded.size(), count));
+        stack.read_whole(first, last, values.data());
+        const kernels::Matrix matrix{values.data(), kernels::Real::f32, rows, whole, whole};
+        expect_ok(kernels::quantise_rows(matrix, {0, rows}, nullptr,
+                                         columns < whole ? rounded.data() : codes, scales),
                   "rounding weights");
+        for (std::int64_t row = 0; columns < whole && row < rows; ++row) {
+          std::copy_n(rounded.data() + row * whole + stack.first_column(), columns,
+                      codes + row * columns);
+        }
       });
 }
 
@@ -217,7 +225,7 @@ std::unique_ptr<Linear> make_int8(const Stack& stack, const LinearForm& form,
   for (std::int64_t part = 0; part < stack.num_parts(); ++part) {
     const std::vector<float> values = stack.read_part(part, num_threads);
     try {
-      parts.push_back(quant::quantise({values.data(), stack.part_rows(part), stack.columns()},
+      parts.push_back(quant::quantise({values.data(), stack.part_rows(part), stack.whole_columns()},
                                       int8_scheme(), form.method, inputs, num_threads));
     } catch (const Error& error) {
       rethrow_with(stack.name(part), error);

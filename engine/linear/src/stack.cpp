@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "slices.h"
 #include "tessera/core/error.h"
@@ -21,13 +22,14 @@ bool all_finite(std::span<const float> values) {
   return std::isfinite(range.min);
 }
 
-[[noreturn]] void refuse_weight(const std::string& name, std::int64_t row, std::int64_t columns,
+[[noreturn]] void refuse_weight(const std::string& name, std::int64_t row,
+                                std::int64_t first_column, std::int64_t columns,
                                 std::span<const float> values) {
   const auto bad = std::find_if_not(values.begin(), values.end(),
                                     [](float value) { return std::isfinite(value); });
   const std::int64_t i = bad - values.begin();
   refuse(name, "weight [{}, {}] is {}; a model has finite weights, fetch the file again",
-         row + i / columns, i % columns, *bad);
+         row + i / columns, first_column + i % columns, *bad);
 }
 
 }  // namespace
@@ -37,34 +39,37 @@ Stack::Stack(const LinearSource& source) : source_(source), first_{0} {
     throw Error(ErrorCode::invalid_argument, "a linear needs weights and at least one matrix",
                 "parts");
   }
-  columns_ = source.parts.front().in_features;
+  whole_columns_ = source.parts.front().in_features;
   for (const weights::LinearWeight& part : source.parts) {
-    if (part.in_features != columns_) {
+    if (part.in_features != whole_columns_) {
       refuse("parts", "{} has {} input features and {} has {}; matrices of one product share them",
-             weights::describe(source.parts.front()), columns_, weights::describe(part),
+             weights::describe(source.parts.front()), whole_columns_, weights::describe(part),
              part.in_features);
     }
     first_.push_back(first_.back() + part.num_rows);
   }
-  rows_ = first_.back();
+  rows_ = source_.row_order.empty() ? first_.back() : std::ssize(source_.row_order);
   if (!source_.row_order.empty()) check_order();
+  columns_ = source_.num_columns == 0 ? whole_columns_ : source_.num_columns;
+  if (source_.first_column < 0 || columns_ < 1 ||
+      source_.first_column > whole_columns_ - columns_) {
+    refuse("columns", "{} from {} on, of the {} input features of {}", columns_,
+           source_.first_column, whole_columns_, weights::describe(source.parts.front()));
+  }
 }
 
 Stack::Stack(std::span<const float> values, std::int64_t rows, std::int64_t columns)
-    : values_(values), rows_(rows), columns_(columns), first_{0, rows} {
+    : values_(values), rows_(rows), columns_(columns), whole_columns_(columns), first_{0, rows} {
   const auto size = static_cast<std::int64_t>(values.size());
   if (rows >= 1 && columns >= 1 && size % rows == 0 && size / rows == columns) return;
   refuse("weight", "{} values are no matrix [{}, {}]", values.size(), rows, columns);
 }
 
 void Stack::check_order() const {
-  const std::vector<std::int64_t>& order = source_.row_order;
-  if (static_cast<std::int64_t>(order.size()) != rows_) {
-    refuse("row_order", "it has {} rows and the stack {}", order.size(), rows_);
-  }
-  std::vector<bool> seen(order.size());
-  for (const std::int64_t row : order) {
-    if (row < 0 || row >= rows_) refuse("row_order", "{} is outside [0, {}]", row, rows_ - 1);
+  const std::int64_t rows = first_.back();
+  std::vector<bool> seen(at(rows));
+  for (const std::int64_t row : source_.row_order) {
+    if (row < 0 || row >= rows) refuse("row_order", "{} is outside [0, {}]", row, rows - 1);
     if (seen[at(row)]) refuse("row_order", "it has row {} twice", row);
     seen[at(row)] = true;
   }
@@ -85,20 +90,20 @@ Stack::Place Stack::place_of(std::int64_t output) const {
 }
 
 void Stack::read_rows(std::int64_t part, std::int64_t row, std::int64_t count, float* out) const {
-  const std::span<float> room(out, at(count * columns_));
+  const std::span<float> room(out, at(count * whole_columns_));
   if (parts().empty()) {
-    std::copy_n(values_.begin() + row * columns_, count * columns_, out);
+    std::copy_n(values_.begin() + row * whole_columns_, count * whole_columns_, out);
   } else {
     weights::read_linear_rows_f32(*weights(), parts()[at(part)], row, count, room);
   }
-  check_finite(part, row, room);
+  if (!all_finite(room)) refuse_weight(name(part), row, 0, whole_columns_, room);
 }
 
 void Stack::check_finite(std::int64_t part, std::int64_t row, std::span<const float> values) const {
-  if (!all_finite(values)) refuse_weight(name(part), row, columns_, values);
+  if (!all_finite(values)) refuse_weight(name(part), row, first_column(), columns_, values);
 }
 
-void Stack::read(std::int64_t first, std::int64_t last, float* out) const {
+void Stack::read_whole(std::int64_t first, std::int64_t last, float* out) const {
   while (first < last) {
     const Place from = place_of(first);
     std::int64_t count = 1;  // rows that follow each other there too
@@ -108,16 +113,36 @@ void Stack::read(std::int64_t first, std::int64_t last, float* out) const {
     }
     read_rows(from.part, from.row, count, out);
     first += count;
-    out += count * columns_;
+    out += count * whole_columns_;
+  }
+}
+
+void Stack::read(std::int64_t first, std::int64_t last, float* out) const {
+  if (columns_ == whole_columns_) return read_whole(first, last, out);
+  thread_local std::vector<float> whole;
+  whole.resize(at((last - first) * whole_columns_));
+  read_whole(first, last, whole.data());
+  for (std::int64_t row = 0; row < last - first; ++row) {
+    std::copy_n(whole.data() + row * whole_columns_ + first_column(), columns_,
+                out + row * columns_);
   }
 }
 
 std::vector<float> Stack::read_part(std::int64_t part, int num_threads) const {
-  std::vector<float> values(at(part_rows(part) * columns_));
+  std::vector<float> values(at(part_rows(part) * whole_columns_));
   for_rows(num_threads, part_rows(part), [&](std::int64_t first, std::int64_t last) {
-    read_rows(part, first, last - first, values.data() + first * columns_);
+    read_rows(part, first, last - first, values.data() + first * whole_columns_);
   });
   return values;
+}
+
+std::int64_t Stack::first_group(std::int64_t size) const {
+  const std::int64_t first = first_column(), last = first + columns_;
+  if (first % size == 0 && (last % size == 0 || last == whole_columns_)) return first / size;
+  refuse(name(0),
+         "columns [{}, {}) of its {} cut groups of {} that share a scale; take groups that divide "
+         "{}, or other columns",
+         first, last, whole_columns_, size, std::gcd(first, columns_));
 }
 
 void Stack::release() const {
@@ -125,10 +150,14 @@ void Stack::release() const {
 }
 
 Stack Stack::split(std::int64_t part) const {
-  const std::int64_t first = first_[at(part)], rows = part_rows(part);
-  LinearSource alone{source_.weights, {parts()[at(part)]}, {}};
+  LinearSource alone = source_;
+  alone.parts = {parts()[at(part)]};
+  alone.row_order.clear();
   if (!source_.row_order.empty()) {
-    for (std::int64_t output = first; output < first + rows; ++output) {
+    std::int64_t first = 0;
+    for (std::int64_t before = 0; before < part; ++before) first += num_outputs(before);
+    const std::int64_t last = first + num_outputs(part);
+    for (std::int64_t output = first; output < last; ++output) {
       const Place from = place_of(output);
       if (from.part != part) {
         refuse("row_order", "output {} of {} is a row of {}, and the two are stored differently",
@@ -138,6 +167,13 @@ Stack Stack::split(std::int64_t part) const {
     }
   }
   return Stack(alone);
+}
+
+std::int64_t Stack::num_outputs(std::int64_t part) const {
+  if (source_.row_order.empty()) return part_rows(part);
+  return std::ranges::count_if(source_.row_order, [&](std::int64_t row) {
+    return row >= first_[at(part)] && row < first_[at(part) + 1];
+  });
 }
 
 }  // namespace tessera::linear

@@ -91,8 +91,10 @@ bool same(const quant::StoredCodes& a, const quant::StoredCodes& b) {
 
 std::unique_ptr<Linear> make_split(const Stack& stack, const LinearForm& form, int num_threads) {
   std::vector<std::unique_ptr<Linear>> parts;
-  for (std::int64_t part = 0; part < stack.num_parts(); ++part)
-    parts.push_back(make_stored(stack.split(part), form, num_threads));
+  for (std::int64_t part = 0; part < stack.num_parts(); ++part) {
+    if (stack.num_outputs(part) > 0)
+      parts.push_back(make_stored(stack.split(part), form, num_threads));
+  }
   return side_by_side(std::move(parts));
 }
 
@@ -149,8 +151,8 @@ std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm
   std::vector<float> values;
   for (std::int64_t output = 0; output < stack.rows(); ++output) {
     const Stack::Place from = stack.place_of(output);
-    const auto row =
-        parts[static_cast<std::size_t>(from.part)].begin() + from.row * stack.columns();
+    const auto row = parts[static_cast<std::size_t>(from.part)].begin() +
+                     from.row * stack.whole_columns() + stack.first_column();
     values.insert(values.end(), row, row + stack.columns());
   }
   stack.release();

@@ -177,15 +177,24 @@ TEST_F(LinearFileErrors, StacksThatCannotBe) {
                {"parts: layer 3 a_proj has 32 input features", "b_proj has 16"},
                [&] { make_linear(source(ones_, 16), {}, nullptr, 1); });
   LinearSource stack = source(ones_);
-  stack.row_order = {0, 1, 2, 3};
-  expect_error(ErrorCode::invalid_argument, {"row_order: it has 4 rows and the stack 6"},
-               [&] { make_linear(stack, {}, nullptr, 1); });
   stack.row_order = {0, 1, 2, 3, 4, 6};
   expect_error(ErrorCode::invalid_argument, {"row_order: 6 is outside [0, 5]"},
                [&] { make_linear(stack, {}, nullptr, 1); });
   stack.row_order = {0, 1, 2, 3, 4, 4};
   expect_error(ErrorCode::invalid_argument, {"row_order: it has row 4 twice"},
                [&] { make_linear(stack, {}, nullptr, 1); });
+  stack.row_order = {4};
+  for (const auto& [first, count] : {std::pair{-1, 4}, {1, 32}, {32, 1}, {0, -1}}) {
+    stack.first_column = first;
+    stack.num_columns = count;
+    expect_error(ErrorCode::invalid_argument, {"columns: ", "of the 32 input features of layer 3"},
+                 [&] { make_linear(stack, {}, nullptr, 1); });
+  }
+  stack.first_column = stack.num_columns = 8;
+  expect_error(ErrorCode::invalid_argument,
+               {"layer 3 a_proj", "columns [8, 16) of its 32 cut groups of 32 that share a scale",
+                "groups that divide 8"},
+               [&] { make_linear(stack, codes(4), nullptr, 1); });
 }
 
 TEST_F(LinearFileErrors, AFileThatWasCut) {

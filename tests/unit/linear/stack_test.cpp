@@ -94,8 +94,8 @@ class StackTest : public test::FolderTest {
   }
 
   static RowMatrix ordered(const RowMatrix& values, const std::vector<std::int64_t>& order) {
-    RowMatrix out(values.rows(), values.cols());
-    for (std::int64_t r = 0; r < values.rows(); ++r)
+    RowMatrix out(std::ssize(order), values.cols());
+    for (std::int64_t r = 0; r < out.rows(); ++r)
       out.row(r) = values.row(order[static_cast<std::size_t>(r)]);
     return out;
   }
@@ -188,6 +188,61 @@ TEST_F(StackTest, RowsComeInTheOrderThatIsAskedFor) {
       const auto linear = make_linear(stack, form, &statistics, 2);
       EXPECT_EQ(values_of(*linear), ordered(plain, order)) << linear->describe();
     }
+  }
+}
+
+// What a tensor-parallel rank keeps is what the whole has there, to the last code.
+TEST_F(StackTest, ACutHasTheNumbersOfTheWhole) {
+  LinearSource stack = halves("F16");
+  const auto statistics = test::statistics_of(test::random_inputs(400, kColumns, rng_));
+  std::vector<LinearForm> forms{dense(Real::f32), dense(Real::bf16), codes(3), codes(4), int8()};
+  for (const quant::Method method : {quant::Method::gptq, quant::Method::awq}) {
+    forms.push_back(codes(4));
+    forms.back().method = method;
+  }
+  for (const auto granularity : {quant::Granularity::channel, quant::Granularity::tensor}) {
+    forms.push_back(codes(8));
+    forms.back().scheme.granularity = granularity;
+  }
+  forms.push_back(int8());
+  forms.back().method = quant::Method::gptq;
+  std::vector<std::int64_t> rows;  // some of each part
+  for (std::int64_t r = 5; r < 90; ++r) rows.push_back(r);
+  for (const LinearForm& form : forms) {
+    stack.row_order.clear();
+    stack.first_column = stack.num_columns = 0;
+    const RowMatrix whole = values_of(*make_linear(stack, form, &statistics, 2));
+    stack.row_order = rows;
+    EXPECT_EQ(values_of(*make_linear(stack, form, &statistics, 2)), ordered(whole, rows));
+    for (const auto& [first, count] : {std::pair{0, 96}, {96, 64}, {160, 96}}) {
+      stack.first_column = first;
+      stack.num_columns = count;
+      const auto linear = make_linear(stack, form, &statistics, 2);
+      EXPECT_EQ(values_of(*linear), ordered(whole, rows).middleCols(first, count))
+          << linear->describe() << ", columns from " << first;
+      EXPECT_EQ(linear->in_features(), count);
+    }
+  }
+}
+
+TEST_F(StackTest, BlocksAreCutWhereTheyEnd) {
+  for (const Block& block : kBlocks) {
+    test::GgufFile gguf;
+    add(gguf, "a", block, 40);
+    add(gguf, "b", block, 24);
+    LinearSource stack = source(weights::Weights::open(file("blocks.gguf", gguf.bytes())));
+    const RowMatrix whole = values_of(*make_linear(stack, stored(), nullptr, 2));
+    stack.row_order = {3, 41, 40};
+    stack.first_column = 64;
+    stack.num_columns = 96;
+    if (block.columns == 32) {
+      EXPECT_EQ(values_of(*make_linear(stack, stored(), nullptr, 2)),
+                ordered(whole, stack.row_order).middleCols(64, 96));
+      stack.num_columns = 100;
+    }
+    test::expect_error(ErrorCode::invalid_argument,
+                       {"layer 3 a", "of its 256 cut groups of " + std::to_string(block.columns)},
+                       [&] { make_linear(stack, stored(), nullptr, 2); });
   }
 }
 

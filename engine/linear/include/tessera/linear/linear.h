@@ -42,10 +42,15 @@ struct LinearForm {
 struct LinearSource {
   std::shared_ptr<const weights::Weights> weights;
   std::vector<weights::LinearWeight> parts;  ///< stacked in this order
-  /// Output row r is row `row_order[r]` of the stack; each row once, and rows of a part stay in it
+  /// Output row r is row `row_order[r]` of the stack; none twice, and rows of a part stay in it
   /// where parts are stored in different types. Empty: as they are. Undoes GGUF's permutation of q
-  /// and k.
-  std::vector<std::int64_t> row_order;
+  /// and k; without some of the rows it is a tensor-parallel rank's share.
+  std::vector<std::int64_t> row_order = {};
+  /// Inputs [first_column, first_column + num_columns) alone, a rank's share; 0: all of them. What
+  /// is rounded is rounded as a whole and then cut, so that its codes are those of the whole:
+  /// nothing that shares a scale along the inputs may lie on both sides of a cut, a row's one scale
+  /// aside. What rounds activations rounds a token's share of them by itself.
+  std::int64_t first_column = 0, num_columns = 0;
 };
 
 /// The codes of a matrix in the order of its outputs, plain, for a device that packs them in its
@@ -102,9 +107,9 @@ class Linear {
 
 /// Reads, quantises and packs; the pages of the file are released as they have been read.
 /// @param inputs what calibration saw; needed for gptq and awq, else null
-/// @throws Error{invalid_argument, out_of_range} for a form or a stack that cannot be, and for
-/// weights that are not finite, naming the tensor; Error{unsupported} for quantising a checkpoint
-/// that is quantised already; Error{io} where the file has changed
+/// @throws Error{invalid_argument, out_of_range} for a form, a stack or a cut that cannot be, and
+/// for weights that are not finite, naming the tensor; Error{unsupported} for quantising a
+/// checkpoint that is quantised already; Error{io} where the file has changed
 std::unique_ptr<Linear> make_linear(const LinearSource& source, const LinearForm& form,
                                     const quant::LinearStatistics* inputs, int num_threads);
 
