@@ -163,8 +163,9 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   const LayerShape& shape = d.shape.layer(index);
   const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
   const Backend& backend = pass.backend;
-  const std::int64_t query = shape.num_heads * shape.head_dim;
-  const std::int64_t key = shape.num_kv_heads * shape.head_dim;
+  const std::int64_t heads = shared_->share.of(shape.num_heads);
+  const std::int64_t kv_heads = shared_->share.of(shape.num_kv_heads);
+  const std::int64_t query = heads * shape.head_dim, key = kv_heads * shape.head_dim;
   if (pass.qkv.columns != query + 2 * key) pass.qkv = pass.buffer(query + 2 * key);
   if (pass.attention.columns != query) pass.attention = pass.buffer(query);
   pass.see(index, "q_proj", in);
@@ -172,9 +173,9 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   backend.add_bias(parts->qkv_bias, pass.qkv);
   const Rows2d queries = pass.qkv.part(0, query), keys = pass.qkv.part(query, key),
                values = pass.qkv.part(query + key, key);
-  const auto norm_heads = [&](const NormWeights& norm, Rows2d heads) {
-    for (std::int64_t h = 0; h < heads.columns; h += shape.head_dim) {
-      const Rows2d head = heads.part(h, shape.head_dim);
+  const auto norm_heads = [&](const NormWeights& norm, Rows2d all) {
+    for (std::int64_t h = 0; h < all.columns; h += shape.head_dim) {
+      const Rows2d head = all.part(h, shape.head_dim);
       backend.norm(norm, head, head);
     }
   };
@@ -184,14 +185,14 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   }
   if (d.positions == Positions::rope) {
     const auto rope = static_cast<std::size_t>(d.rope_of_layer[static_cast<std::size_t>(index)]);
-    kernels::RopeForm form{shape.num_heads, shape.head_dim, d.ropes[rope].width, d.interleaved};
+    kernels::RopeForm form{heads, shape.head_dim, d.ropes[rope].width, d.interleaved};
     backend.rotate(form, pass.step.cos_sin[rope], queries);
-    form.num_heads = shape.num_kv_heads;
+    form.num_heads = kv_heads;
     backend.rotate(form, pass.step.cos_sin[rope], keys);
   }
   backend.store_kv(keys, values, pass.step.tables, pass.cache.layer(index));
   const kernels::AttentionForm form{
-      .num_heads = shape.num_heads,
+      .num_heads = heads,
       .scale = d.attention_scale / static_cast<float>(d.scale_by_layer ? index + 1 : 1),
       .softcap = d.attention_softcap,
       .window = shape.attention_window.value_or(0),
@@ -200,6 +201,18 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   pass.see(index, "o_proj", pass.attention);
   backend.multiply(*matrices->output, pass.attention, out);
   backend.add_bias(parts->output_bias, out);
+  sum_over_ranks(out, pass);
+}
+
+void Decoder::sum_over_ranks(Rows2d out, const Pass& pass) const {
+  if (shared_->share.ranks == 1) return;
+  const std::int64_t count = out.rows * out.columns;
+  if (pass.backend.is_host())
+    return request_.reducer->sum({out.data, static_cast<std::size_t>(count)});
+  std::vector<float> values(static_cast<std::size_t>(count));
+  pass.backend.download(out.data, count * 4, values.data());
+  request_.reducer->sum(values);
+  pass.backend.write(values.data(), count * 4, out.data);
 }
 
 void Decoder::run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
@@ -276,8 +289,12 @@ void Decoder::run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass)
 
 void Decoder::feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
   const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
-  if (parts->router != nullptr) return run_experts(index, in, out, pass);
-  run_network(matrices->networks.front(), *parts, in, out, "", index, pass);
+  if (parts->router != nullptr) {
+    run_experts(index, in, out, pass);
+  } else {
+    run_network(matrices->networks.front(), *parts, in, out, "", index, pass);
+  }
+  sum_over_ranks(out, pass);
 }
 
 void Decoder::run_layer(std::int64_t index, Pass& pass) const {
@@ -313,7 +330,16 @@ void Decoder::run_layer(std::int64_t index, Pass& pass) const {
 }
 
 void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
-  for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);
+  if (shared_->share.ranks > 1 && request_.reducer == nullptr) {
+    refuse("reducer", "rank {} of {} of {} has none, and layers run where ranks add up",
+           request_.rank, request_.ranks, shape().name);
+  }
+  try {
+    for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);
+  } catch (...) {
+    if (request_.reducer != nullptr) request_.reducer->abort();  // nobody waits for this rank
+    throw;
+  }
 }
 
 void Decoder::make_logits(Rows2d hidden, std::span<float> logits) const {
@@ -417,6 +443,10 @@ void Decoder::head(std::span<const float> hidden, std::span<float> logits) const
 void Decoder::observe(std::span<const SequenceStep> batch, KvCache& cache,
                       const Observer& see) const {
   need_all();
+  if (shared_->share.ranks > 1) {
+    refuse(ErrorCode::unsupported, "ranks", "rank {} of {} sees a share of what matrices multiply",
+           request_.rank, request_.ranks);
+  }
   const DecoderCache& kv = own(cache);
   const Backend& backend = *shared_->backend;
   const Step step =

@@ -59,6 +59,7 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   void run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
                    const char* prefix, std::int64_t index, Pass& pass) const;
   void run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
+  void sum_over_ranks(Rows2d out, const Pass& pass) const;
   void make_logits(Rows2d hidden, std::span<float> logits) const;
   void need_layers(std::int64_t first, std::int64_t last) const;
   void need_embedding() const;

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "share.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 
@@ -34,15 +35,15 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
   for (std::int64_t index = first_layer_; index < last_layer_; ++index) {
     const LayerShape& layer = description.shape.layer(index);
     std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
-    kernels::KvBlocks blocks{nullptr,          nullptr,    nullptr,    nullptr,
-                             type_of(request), num_blocks, block_size, layer.num_kv_heads,
-                             layer.head_dim};
+    const std::int64_t heads = share_of(request).of(layer.num_kv_heads);
+    kernels::KvBlocks blocks{nullptr,    nullptr,    nullptr, nullptr,       type_of(request),
+                             num_blocks, block_size, heads,   layer.head_dim};
     const std::int64_t bytes = kernels::kv_bytes(blocks);
     if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
     blocks.keys = add(arrays, bytes);
     blocks.values = add(arrays, bytes);
     if (blocks.type == kernels::KvType::int8) {
-      const std::int64_t scales = num_blocks * block_size * layer.num_kv_heads * 4;
+      const std::int64_t scales = num_blocks * block_size * heads * 4;
       blocks.key_scale = static_cast<float*>(add(arrays, scales));
       blocks.value_scale = static_cast<float*>(add(arrays, scales));
     }

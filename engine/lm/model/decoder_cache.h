@@ -11,7 +11,7 @@ namespace tessera::lm {
 
 class DecoderCache final : public KvCache {
  public:
-  /// Of the layers that `request` asks for.
+  /// Of the layers and the share of their heads that `request` asks for.
   DecoderCache(const Description& description, const LoadRequest& request, std::int64_t num_blocks,
                std::int64_t block_size, std::shared_ptr<const Backend> backend);
   std::int64_t num_blocks() const override { return num_blocks_; }

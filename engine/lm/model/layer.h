@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "description.h"
+#include "share.h"
 #include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
 #include "tessera/quant/statistics.h"
@@ -40,11 +41,11 @@ struct Layer {
   std::shared_ptr<const Matrices> matrices;
 };
 
-/// Reads a decoder's tensors once each and remembers which.
+/// Reads a decoder's tensors once each, keeps a rank's share of them, and remembers which.
 class TensorReader {
  public:
   TensorReader(std::shared_ptr<const weights::Weights> weights, const Description& description,
-               std::shared_ptr<const Backend> backend);
+               Share share, std::shared_ptr<const Backend> backend);
   ~TensorReader();
   TensorReader(const TensorReader&) = delete;
   TensorReader& operator=(const TensorReader&) = delete;
@@ -76,7 +77,10 @@ class TensorReader {
 
  private:
   struct Used;
-  Memory stacked_bias(const std::vector<weights::LinearWeight>& parts) const;
+  /// Where ranks share a matrix: outputs or inputs.
+  enum class Cut { rows, columns };
+  Memory stacked_bias(const std::vector<weights::LinearWeight>& parts, Cut cut) const;
+  std::vector<std::int64_t> rows_of_share(const std::vector<weights::LinearWeight>& parts) const;
   std::span<const weights::LinearWeight> linears_of_layer(std::int64_t layer_index) const;
   std::vector<weights::LinearWeight> find(std::int64_t layer_index,
                                           std::initializer_list<const char*> names,
@@ -85,6 +89,7 @@ class TensorReader {
 
   std::shared_ptr<const weights::Weights> weights_;
   const Description& description_;
+  Share share_;
   std::shared_ptr<const Backend> backend_;
   std::vector<weights::LinearWeight> linears_;
   std::unique_ptr<Used> used_;

@@ -86,8 +86,11 @@ void load_head(Decoder::Shared& shared, const LoadRequest& request) {
 // What the request leaves to other parts of the model is in the file all the same.
 void load_beside(Decoder::Shared& shared, const LoadRequest& request) {
   const Description& d = shared.description;
-  if (!d.alibi_slopes.empty())
-    shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data(), d.shape.num_heads * 4);
+  if (!d.alibi_slopes.empty()) {
+    const std::int64_t heads = d.shape.num_heads;
+    shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data() + shared.share.first(heads),
+                                                 shared.share.of(heads) * 4);
+  }
   if (request.with_embedding) {
     load_embedding(shared, request);
   } else {
@@ -148,11 +151,13 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   if (kept.last_layer < 0) kept.last_layer = shape.num_layers;
   if (kept.num_threads <= 0) kept.num_threads = kernels::hardware_threads();
   check_layers(kept, shape);
+  check_share(kept, shape);
+  shared->share = share_of(kept);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
   shared->load_tokens = std::move(load_tokens);
-  shared->reader =
-      std::make_unique<TensorReader>(shared->weights, shared->description, shared->backend);
+  shared->reader = std::make_unique<TensorReader>(shared->weights, shared->description,
+                                                  shared->share, shared->backend);
   if (!request.statistics.empty()) shared->statistics = quant::Statistics::open(request.statistics);
   load_beside(*shared, kept);
   std::vector<Layer> layers = load_layers(*shared, kept);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decoder.h"
+#include "share.h"
 
 namespace tessera::lm {
 
@@ -14,6 +15,7 @@ struct Decoder::Shared {
   std::shared_ptr<const weights::Weights> weights;
   std::shared_ptr<const Backend> backend;
   Description description;
+  Share share;
   std::unique_ptr<TensorReader> reader;
   std::optional<quant::Statistics> statistics;  ///< of calibration
 

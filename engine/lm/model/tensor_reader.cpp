@@ -63,9 +63,11 @@ struct TensorReader::Used {
 };
 
 TensorReader::TensorReader(std::shared_ptr<const weights::Weights> weights,
-                           const Description& description, std::shared_ptr<const Backend> backend)
+                           const Description& description, Share share,
+                           std::shared_ptr<const Backend> backend)
     : weights_(std::move(weights)),
       description_(description),
+      share_(share),
       backend_(std::move(backend)),
       linears_(weights::linears_of(*weights_, description.shape, weights::Readable::codes)),
       used_(std::make_unique<Used>()) {}
@@ -103,10 +105,16 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
                                                        const quant::Statistics* statistics) const {
   const bool calibrated = form.bitwidth < 16 &&
                           (form.method == quant::Method::gptq || form.method == quant::Method::awq);
-  const auto make = [&](std::initializer_list<const char*> names,
+  const auto make = [&](std::initializer_list<const char*> names, Cut cut,
                         std::int64_t copy = 0) -> std::shared_ptr<const Linear> {
-    auto parts = find(layer_index, names, copy);
+    LinearSource source{.weights = weights_, .parts = find(layer_index, names, copy)};
+    const auto& parts = source.parts;
     if (parts.empty()) return nullptr;
+    if (share_.ranks > 1 && cut == Cut::rows) source.row_order = rows_of_share(parts);
+    if (share_.ranks > 1 && cut == Cut::columns) {
+      source.first_column = share_.first(parts.front().in_features);
+      source.num_columns = share_.of(parts.front().in_features);
+    }
     std::optional<quant::LinearStatistics> inputs;
     if (calibrated && statistics != nullptr) {
       inputs = statistics->find(layer_index, parts.front().linear);
@@ -116,16 +124,15 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
                name_of(form.method));
       }
     }
-    return backend_->make_linear({weights_, std::move(parts), {}}, form,
-                                 inputs ? &*inputs : nullptr);
+    return backend_->make_linear(source, form, inputs ? &*inputs : nullptr);
   };
   const auto network = [&](std::initializer_list<const char*> in, const char* down,
                            std::int64_t copy) {
-    return Network{make(in, copy), make({down}, copy)};
+    return Network{make(in, Cut::rows, copy), make({down}, Cut::columns, copy)};
   };
   auto matrices = std::make_shared<Matrices>();
-  matrices->qkv = make({"q_proj", "k_proj", "v_proj"});
-  matrices->output = make({"o_proj"});
+  matrices->qkv = make({"q_proj", "k_proj", "v_proj"}, Cut::rows);
+  matrices->output = make({"o_proj"}, Cut::columns);
   std::int64_t experts = 0;
   for (const LinearShape& linear : description_.shape.layer(layer_index).linears) {
     if (linear.name == "experts.down_proj") experts = linear.num_copies;
@@ -226,7 +233,7 @@ std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer
                      .block_rows = rows,
                      .block_stride = rows,
                      .transposed = false};
-  return backend_->make_linear({weights_, {whole}, {}}, form, nullptr);
+  return backend_->make_linear({.weights = weights_, .parts = {whole}}, form, nullptr);
 }
 
 const TensorInfo& TensorReader::table(Part part, std::int64_t rows, std::int64_t columns) const {
@@ -246,7 +253,21 @@ const TensorInfo& TensorReader::table(Part part, std::int64_t rows, std::int64_t
   return tensor;
 }
 
-Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts) const {
+// Of each part its share of the rows, whole heads where it has heads.
+std::vector<std::int64_t> TensorReader::rows_of_share(
+    const std::vector<LinearWeight>& parts) const {
+  std::vector<std::int64_t> rows;
+  std::int64_t before = 0;
+  for (const LinearWeight& part : parts) {
+    const std::int64_t first = before + share_.first(part.num_rows);
+    for (std::int64_t row = 0; row < share_.of(part.num_rows); ++row) rows.push_back(first + row);
+    before += part.num_rows;
+  }
+  return rows;
+}
+
+// Of a matrix whose columns are shared the first rank adds the bias, so that the sum has it once.
+Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts, Cut cut) const {
   std::vector<float> stacked;
   bool any = false;
   for (const LinearWeight& part : parts) {
@@ -261,7 +282,13 @@ Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts) const 
     for (std::int64_t row = 0; row < part.num_rows; ++row)
       stacked.push_back(whole[static_cast<std::size_t>(part.stored_row(row))]);
   }
-  if (!any) return nullptr;
+  if (!any || (cut == Cut::columns && share_.rank > 0)) return nullptr;
+  if (cut == Cut::rows && share_.ranks > 1) {
+    std::vector<float> own;
+    for (const std::int64_t row : rows_of_share(parts))
+      own.push_back(stacked[static_cast<std::size_t>(row)]);
+    stacked = std::move(own);
+  }
   return backend_->upload(stacked.data(), static_cast<std::int64_t>(stacked.size()) * 4);
 }
 
@@ -284,10 +311,10 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
     parts->q_norm = own_norm(Part::q_norm, layer.head_dim, true);
     parts->k_norm = own_norm(Part::k_norm, layer.head_dim, true);
   }
-  parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}));
-  parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}));
-  parts->in_bias = stacked_bias(find(layer_index, {"gate_proj", "up_proj"}));
-  parts->down_bias = stacked_bias(find(layer_index, {"down_proj"}));
+  parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}), Cut::rows);
+  parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}), Cut::columns);
+  parts->in_bias = stacked_bias(find(layer_index, {"gate_proj", "up_proj"}), Cut::rows);
+  parts->down_bias = stacked_bias(find(layer_index, {"down_proj"}), Cut::columns);
   for (const LinearShape& linear : layer.linears) {
     if (linear.name == "experts.down_proj")
       parts->router = matrix(Part::router, layer_index, linear.num_copies, shape.hidden_size, {});

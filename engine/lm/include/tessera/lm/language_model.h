@@ -12,6 +12,7 @@
 
 #include "tessera/core/model_shape.h"
 #include "tessera/linear/linear.h"
+#include "tessera/lm/reducer.h"
 
 // Decoder models that run, behind an interface that knows no LibTorch: the program and its scripts
 // see only this; what is behind it is loaded on first use (module.h).
@@ -31,7 +32,15 @@ struct LoadRequest {
   std::int64_t last_layer = -1;  ///< the first one behind the part; -1: num_layers
   bool with_embedding = true;    ///< tokens to hidden states
   bool with_head = true;         ///< hidden states to logits
-  std::string statistics = {};   ///< calibration file for gptq and awq; "" for none
+  // A part of every layer, a tensor-parallel rank: its share of the heads, KV heads and columns of
+  // the networks, by rows of q, k, v, gate and up and columns of o and down, whose outputs
+  // `reducer` adds up. All else is whole: every rank has all hidden states, and no vocabulary is
+  // cut, so one rank that samples is enough to have the head. The cache has the rank's KV heads.
+  // One thread steps, and all ranks run the same layers of the same batches in the same order.
+  std::int32_t rank = 0;
+  std::int32_t ranks = 1;                      ///< divide heads, KV heads and columns
+  std::shared_ptr<Reducer> reducer = nullptr;  ///< of this rank; to load and measure none is needed
+  std::string statistics = {};                 ///< calibration file for gptq and awq; "" for none
   /// "cpu": our kernels; "torch": LibTorch's operators on the CPU, slow and independent of them;
   /// "cuda", "cuda:1": LibTorch on a GPU, codes multiplied by our CUDA kernels where they take them
   /// (tessera/torch/torch_backend.h).
@@ -53,8 +62,8 @@ class KvCache {
 
   // Blocks as data, for swapping, copying on a write and handing a sequence to another process. In
   // memory of the program: layers [first, last), in each the blocks in the order of their names, of
-  // each its keys, values and scales. Caches of the same model and kv_bitwidth read each other's,
-  // whichever layers they have beside these.
+  // each its keys, values and scales. Caches of the same model, kv_bitwidth and rank read each
+  // other's, whichever layers they have beside these.
   /// Of one block. @throws Error{out_of_range} for layers that the cache does not have
   virtual std::int64_t block_bytes(std::int64_t first, std::int64_t last) const = 0;
   /// @throws Error{out_of_range} for blocks, layers or a size that do not fit; nothing is written
@@ -129,6 +138,7 @@ class LanguageModel {
   /// Calls `see(layer_index, linear, inputs, num_tokens)` with what each matrix multiplies while
   /// the text runs, `inputs` [num_tokens][in_features]: what calibration is made of. Matrices that
   /// share an input are named once, by the first ("q_proj", "gate_proj", "experts.gate_proj").
+  /// @throws Error{unsupported} for a rank of several, which sees a share of them
   using Observer = std::function<void(std::int64_t layer_index, std::string_view linear,
                                       const float* inputs, std::int64_t num_tokens)>;
   virtual void observe(std::span<const SequenceStep> batch, KvCache& cache,
