@@ -84,7 +84,7 @@ class Generator {
       result_.stop_reason = StopReason::stop_token;
       return false;
     }
-    sampler_.see(token);
+    sampler_.add(token);
     result_.tokens.push_back(token);
     if (show(stream_.add(token), token)) return true;
     result_.stop_reason = StopReason::on_token;

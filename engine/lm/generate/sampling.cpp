@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <numeric>
 
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
+#include "tessera/kernels/parallel.h"
 #include "tessera/kernels/softmax.h"
 
 namespace tessera::lm {
@@ -60,11 +62,32 @@ bool find_highs(std::span<const float> scores, std::span<float> highs) {
 
 }  // namespace
 
-Sampler::Sampler(const SamplingOptions& options, std::int64_t vocab_size)
+Sampler::Sampler(const SamplingOptions& options, std::int64_t vocab_size, Adjustments adjustments)
     : options_(options),
+      adjustments_(std::move(adjustments)),
       key_(Rng(options.seed).next()),
       seen_(static_cast<std::size_t>(vocab_size), 0),
-      highs_((static_cast<std::size_t>(vocab_size) + kBlock - 1) / kBlock) {}
+      highs_((static_cast<std::size_t>(vocab_size) + kBlock - 1) / kBlock) {
+  check_adjustments();
+}
+
+void Sampler::check_adjustments() const {
+  const auto check_token = [&](const char* where, std::int32_t token) {
+    if (token >= 0 && token < std::ssize(seen_)) return;
+    refuse(ErrorCode::out_of_range, where, "token {} is not in the vocabulary, [0, {})", token,
+           seen_.size());
+  };
+  const auto check_number = [](const char* where, double number) {
+    if (!std::isfinite(number)) refuse(where, "{} is no number to add to logits", number);
+  };
+  for (const auto& [token, number] : adjustments_.bias) {
+    check_token("bias", token);
+    check_number("bias", double{number});
+  }
+  for (const std::int32_t token : adjustments_.stop_tokens) check_token("stop_tokens", token);
+  check_number("frequency_penalty", adjustments_.frequency_penalty);
+  check_number("presence_penalty", adjustments_.presence_penalty);
+}
 
 void Sampler::see(std::int32_t token) {
   char& seen = seen_.at(static_cast<std::size_t>(token));
@@ -72,19 +95,48 @@ void Sampler::see(std::int32_t token) {
   seen = 1;
 }
 
-void Sampler::read(std::span<const float> logits) {
+void Sampler::add(std::int32_t token) {
+  see(token);
+  if (adjustments_.frequency_penalty != 0 || adjustments_.presence_penalty != 0)
+    ++generated_[token];
+}
+
+bool Sampler::adjusts(std::int64_t step) const {
+  return options_.repetition_penalty != 1 || !adjustments_.bias.empty() || !generated_.empty() ||
+         (step < adjustments_.min_tokens && !adjustments_.stop_tokens.empty());
+}
+
+// In f32, as what is compared with does.
+void Sampler::adjust(std::int64_t step) {
+  const auto score = [&](std::int32_t token) -> float& {
+    return adjusted_[static_cast<std::size_t>(token)];
+  };
+  for (const auto& [token, number] : adjustments_.bias) score(token) += number;
+  if (step < adjustments_.min_tokens) {
+    for (const std::int32_t token : adjustments_.stop_tokens) score(token) = kNever;
+  }
+  if (options_.repetition_penalty != 1) {
+    const auto penalty = static_cast<float>(options_.repetition_penalty);
+    for (const std::int32_t token : text_)
+      score(token) = score(token) < 0 ? score(token) * penalty : score(token) / penalty;
+  }
+  const auto frequency = static_cast<float>(adjustments_.frequency_penalty);
+  const auto presence = static_cast<float>(adjustments_.presence_penalty);
+  for (const auto& [token, times] : generated_) {
+    score(token) -= frequency * static_cast<float>(times);
+    score(token) -= presence;
+  }
+}
+
+void Sampler::read(std::span<const float> logits, std::int64_t step) {
   if (logits.size() != seen_.size()) {
     refuse("logits", "there are {} for a vocabulary of {} tokens", logits.size(), seen_.size());
   }
   scores_ = logits;
-  if (options_.repetition_penalty != 1) {
-    penalised_.assign(logits.begin(), logits.end());
-    const auto penalty = static_cast<float>(options_.repetition_penalty);
-    for (const std::int32_t token : text_) {
-      float& score = penalised_[static_cast<std::size_t>(token)];
-      score = score < 0 ? score * penalty : score / penalty;
-    }
-    scores_ = penalised_;
+  if (adjusts(step)) {
+    adjusted_.assign(logits.begin(), logits.end());
+    adjust(step);
+    scores_ = adjusted_;
   }
   if (!find_highs(scores_, highs_)) check_logits(scores_);
   highest_ = *std::max_element(highs_.begin(), highs_.end());
@@ -248,15 +300,15 @@ std::int32_t Sampler::draw_from_candidates(double draw) const {
 }
 
 std::int32_t Sampler::choose(std::span<const float> logits, std::int64_t step) {
-  read(logits);
+  read(logits, step);
   if (options_.temperature == 0) return most_likely();
   select();
   const double draw = Rng(key_ + static_cast<std::uint64_t>(step)).uniform();
   return all_ ? draw_from_all(draw) : draw_from_candidates(draw);
 }
 
-std::vector<double> Sampler::probabilities(std::span<const float> logits) {
-  read(logits);
+std::vector<double> Sampler::probabilities(std::span<const float> logits, std::int64_t step) {
+  read(logits, step);
   std::vector<double> result(scores_.size(), 0);
   if (options_.temperature == 0) {
     result[static_cast<std::size_t>(most_likely())] = 1;
@@ -268,6 +320,58 @@ std::vector<double> Sampler::probabilities(std::span<const float> logits) {
   for (const Candidate& candidate : candidates_)
     result[static_cast<std::size_t>(candidate.id)] = candidate.weight / total;
   return result;
+}
+
+void choose(std::span<Choice> choices, int num_threads) {
+  std::vector<std::exception_ptr> thrown(choices.size());
+  const auto some = [&](std::int64_t first, std::int64_t last) {
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
+      Choice& choice = choices[i];
+      try {
+        choice.token = choice.sampler->choose(choice.logits, choice.step);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+      }
+    }
+  };
+  kernels::for_slices(num_threads > 0 ? num_threads : kernels::hardware_threads(),
+                      std::ssize(choices), 1, some);
+  for (const std::exception_ptr& one : thrown) {
+    if (one) std::rethrow_exception(one);
+  }
+}
+
+LogProbabilities log_probabilities(std::span<const float> logits, std::int32_t token,
+                                   std::int64_t num_top) {
+  const std::int64_t count = std::ssize(logits);
+  if (token < 0 || token >= count || num_top < 0 || num_top > count) {
+    refuse(ErrorCode::out_of_range, "log_probabilities",
+           "of token {} and the {} likeliest, in a vocabulary of {}", token, num_top, count);
+  }
+  float total = 0;
+  kernels::log_sum_exp(logits.data(), {0, 1}, count, &total);
+  if (!std::isfinite(total)) check_logits(logits);
+  LogProbabilities found;
+  found.chosen = double{logits[static_cast<std::size_t>(token)]} - double{total};
+  const auto higher = [&](std::int32_t a, std::int32_t b) {
+    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  // A heap whose first is the least of the highest so far: hardly any token gets past it.
+  std::vector<std::int32_t> top;
+  for (std::int32_t id = 0; id < count && num_top > 0; ++id) {
+    if (std::ssize(top) == num_top) {
+      if (!higher(id, top.front())) continue;
+      std::ranges::pop_heap(top, higher);
+      top.pop_back();
+    }
+    top.push_back(id);
+    std::ranges::push_heap(top, higher);
+  }
+  std::ranges::sort(top, higher);
+  for (const std::int32_t id : top)
+    found.top.push_back({id, double{logits[static_cast<std::size_t>(id)]} - double{total}});
+  return found;
 }
 
 }  // namespace tessera::lm

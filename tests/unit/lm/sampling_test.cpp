@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 
+#include "expect_error.h"
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
 
@@ -253,6 +254,134 @@ TEST(Sampling, ChoosesByTheDefinitionInLargeVocabularies) {
     }
   }
   EXPECT_LE(near, 2);
+}
+
+// vLLM's order: bias, stop tokens, repetition penalty, frequency and presence penalty.
+TEST(Sampling, AdjustsLogitsByTheDefinition) {
+  Rng rng(20261127);
+  for (int trial = 0; trial < 100; ++trial) {
+    SCOPED_TRACE(trial);
+    const auto pick = [&](int count) { return static_cast<std::int32_t>(rng.uniform() * count); };
+    const int size = 5 + pick(400);
+    std::vector<float> logits(static_cast<std::size_t>(size));
+    for (float& logit : logits) logit = static_cast<float>(8 * rng.uniform() - 4);
+    Adjustments asked{.min_tokens = pick(3),
+                      .frequency_penalty = pick(2) * (4 * rng.uniform() - 2),
+                      .presence_penalty = pick(2) * (4 * rng.uniform() - 2)};
+    for (int i = pick(3); i > 0; --i)
+      asked.bias.emplace_back(pick(size), static_cast<float>(20 * rng.uniform() - 10));
+    for (int i = pick(3); i > 0; --i) asked.stop_tokens.push_back(pick(size));
+    const SamplingOptions options{.temperature = 0.5 + rng.uniform(),
+                                  .repetition_penalty = pick(2) == 0 ? 1 : 1.3};
+    Sampler sampler(options, size, asked);
+    std::vector<int> prompt(logits.size()), generated(logits.size());
+    for (int i = 0; i < 6; ++i) {
+      const std::int32_t seen = pick(size), added = pick(size / 2 + 1);
+      sampler.see(seen);
+      sampler.add(added);
+      ++prompt[static_cast<std::size_t>(seen)];
+      ++generated[static_cast<std::size_t>(added)];
+    }
+    const int step = pick(3);
+    std::vector<double> expected;
+    for (int i = 0; i < size; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      float score = logits[at];
+      for (const auto& [token, number] : asked.bias) score += token == i ? number : 0;
+      const bool stop = std::ranges::count(asked.stop_tokens, i) > 0;
+      if (stop && step < asked.min_tokens) score = -std::numeric_limits<float>::infinity();
+      const auto penalty = static_cast<float>(options.repetition_penalty);
+      if (prompt[at] + generated[at] > 0) score = score < 0 ? score * penalty : score / penalty;
+      score -= static_cast<float>(asked.frequency_penalty) * static_cast<float>(generated[at]);
+      if (generated[at] > 0) score -= static_cast<float>(asked.presence_penalty);
+      expected.push_back(double{score} / options.temperature);
+    }
+    expected = softmax(expected);
+    const auto found = sampler.probabilities(logits, step);
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
+  }
+}
+
+TEST(Sampling, ForbidsStopTokensUntilThereAreEnough) {
+  Sampler sampler({.temperature = 0}, 3, {.min_tokens = 2, .stop_tokens = {1, 2}});
+  const std::vector<float> logits{0, 5, 9};
+  EXPECT_EQ(sampler.choose(logits, 0), 0);
+  EXPECT_EQ(sampler.choose(logits, 1), 0);
+  EXPECT_EQ(sampler.choose(logits, 2), 2);
+  Sampler all({.temperature = 0}, 2, {.min_tokens = 1, .stop_tokens = {0, 1}});
+  test::expect_error(ErrorCode::invalid_argument, {"no token can follow"}, [&] {
+    all.choose(std::vector<float>{1, 2}, 0);
+  });
+}
+
+TEST(Sampling, RefusesAdjustmentsThatCannotBe) {
+  const auto make = [](Adjustments asked) { Sampler({}, 10, std::move(asked)); };
+  test::expect_error(ErrorCode::out_of_range, {"bias: token 10 is not in the vocabulary, [0, 10)"},
+                     [&] {
+                       make({.bias = {{10, 1.0f}}});
+                     });
+  test::expect_error(ErrorCode::out_of_range, {"stop_tokens: token -1"},
+                     [&] { make({.stop_tokens = {-1}}); });
+  test::expect_error(ErrorCode::invalid_argument, {"bias: inf is no number"}, [&] {
+    make({.bias = {{1, std::numeric_limits<float>::infinity()}}});
+  });
+  test::expect_error(ErrorCode::invalid_argument, {"presence_penalty: nan"},
+                     [&] { make({.presence_penalty = std::nan("")}); });
+}
+
+TEST(Sampling, ChoosesForASequenceAsAlone) {
+  Rng rng(3);
+  constexpr std::int64_t kSize = 5000;
+  std::vector<std::vector<float>> logits(9, std::vector<float>(kSize));
+  std::vector<Sampler> samplers;
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    for (float& logit : logits[i]) logit = static_cast<float>(6 * rng.uniform());
+    samplers.emplace_back(SamplingOptions{.top_p = i % 2 == 0 ? 1 : 0.9, .seed = i}, kSize);
+  }
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    choices.push_back({&samplers[i], logits[i], static_cast<std::int64_t>(i)});
+  choose(choices, 4);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    Sampler alone({.top_p = i % 2 == 0 ? 1 : 0.9, .seed = i}, kSize);
+    EXPECT_EQ(choices[i].token, alone.choose(logits[i], static_cast<std::int64_t>(i)));
+  }
+  logits[7][3] = std::nanf("");
+  logits[4][2] = std::nanf("");
+  test::expect_error(ErrorCode::invalid_argument, {"token 2 of 5000 got NaN"},
+                     [&] { choose(choices, 4); });
+}
+
+TEST(Sampling, TellsWhatTheModelSays) {
+  Rng rng(4);
+  std::vector<float> logits(1000);
+  for (float& logit : logits) logit = static_cast<float>(std::round(20 * rng.uniform()));
+  logits[5] = -std::numeric_limits<float>::infinity();
+  const auto expected = softmax({logits.begin(), logits.end()});
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto at = [](std::int32_t id) { return static_cast<std::size_t>(id); };
+  std::ranges::stable_sort(
+      order, [&](std::int32_t a, std::int32_t b) { return logits[at(a)] > logits[at(b)]; });
+  for (const std::int64_t count : {0, 1, 20, 1000}) {
+    const LogProbabilities found = log_probabilities(logits, 17, count);
+    EXPECT_NEAR(found.chosen, std::log(expected[17]), 1e-6);
+    ASSERT_EQ(std::ssize(found.top), count);
+    for (std::size_t i = 0; i < found.top.size(); ++i) {
+      const auto& [token, log_probability] = found.top[i];
+      EXPECT_EQ(token, order[i]);
+      if (token == 5) continue;
+      EXPECT_NEAR(log_probability, std::log(expected[at(token)]), 1e-6);
+    }
+  }
+  EXPECT_EQ(log_probabilities(logits, 5, 0).chosen, -std::numeric_limits<double>::infinity());
+  for (const auto& [token, count] : {std::pair{-1, 0}, {1000, 0}, {0, 1001}, {0, -1}}) {
+    test::expect_error(ErrorCode::out_of_range, {"in a vocabulary of 1000"},
+                       [&] { log_probabilities(logits, token, count); });
+  }
+  logits[3] = std::nanf("");
+  test::expect_error(ErrorCode::invalid_argument, {"token 3 of 1000 got NaN"},
+                     [&] { log_probabilities(logits, 0, 1); });
 }
 
 TEST(Sampling, NoticesAnotherDistribution) {
