@@ -89,10 +89,10 @@ std::map<std::string, double> FlopRates::read(const Json& json, const std::strin
 
 void Fields<Device>::check(const Device& device, const FieldPath& path) {
   // The separators of cluster texts and of paths cannot be part of a name that is looked up.
-  constexpr std::string_view kBackends[] = {"rocm", "metal", "sycl", "hpu"};
+  constexpr std::string_view kBackends[] = {"rocm", "metal", "sycl", "hpu", "cpu"};
   if (device.backend && std::find(std::begin(kBackends), std::end(kBackends), *device.backend) ==
                             std::end(kBackends)) {
-    refuse(path("backend"), "{} is none of rocm, metal, sycl and hpu", quote(*device.backend));
+    refuse(path("backend"), "{} is none of rocm, metal, sycl, hpu and cpu", quote(*device.backend));
   }
   const std::string& name = device.name;
   const bool odd = std::any_of(name.begin(), name.end(), [](unsigned char c) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "backends.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -162,7 +163,7 @@ std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32
   const KernelRule* nearest = nullptr;
   std::string why = "it has no such kernel";
   for (const KernelRule& rule : set.rules) {
-    if (rule.bitwidth != bitwidth) continue;
+    if (rule.bitwidth != bitwidth || !is_of_kind(rule, device)) continue;
     const auto& names = rule.devices;
     if (!names.empty() && std::find(names.begin(), names.end(), device.name) == names.end()) {
       if (nearest == nullptr) why = fmt::format("{} is for {}", rule.method, fmt::join(names, " "));

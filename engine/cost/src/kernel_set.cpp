@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/file_cache.h"
@@ -36,7 +37,7 @@ bool clash(const KernelRule& a, const KernelRule& b) {
 
 bool applies(const KernelRule& rule, const Device& device) {
   if (device.backend == "hpu") return false;  // Gaudi: no runtime that has a kernel set runs there
-  return device.compute_capability >= rule.min_compute_capability &&
+  return is_of_kind(rule, device) && device.compute_capability >= rule.min_compute_capability &&
          device.compute_capability <= rule.max_compute_capability &&
          (rule.devices.empty() || names_device(rule, device.name)) &&
          device.flop_per_s.count(rule.compute_dtype) > 0;

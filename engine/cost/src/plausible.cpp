@@ -27,10 +27,16 @@ double middle_of(std::vector<double> values) {
   return *middle;
 }
 
+// What a CPU reads of a small model comes from its caches, of which the sheet says nothing.
+double least_s(const Device& device, const OpQuery& query) {
+  const OpWork work = work_of(device, query);
+  return device.backend == "cpu" ? work.compute_s() : std::max(work.floor_s(), kShortestKernel_s);
+}
+
 void check_times(const Device& device, const std::vector<Sample>& part, const std::string& path) {
   std::vector<double> ratios;
   for (const Sample& sample : part) {
-    const double floor_s = std::max(work_of(device, sample.query).floor_s(), kShortestKernel_s);
+    const double floor_s = least_s(device, sample.query);
     ratios.push_back(sample.latency_s / floor_s);
   }
   const double ratio = middle_of(std::move(ratios));

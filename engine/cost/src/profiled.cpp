@@ -65,7 +65,8 @@ class Profiled final : public ProfiledModel {
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
-    return roofline_->embedding(model, rows);
+    const auto measured = beside_layers("embedding", rows * count(model.hidden_size) * kFp16Bytes);
+    return measured ? *measured : roofline_->embedding(model, rows);
   }
 
   Prediction lm_head(const ModelShape& model, double rows) const override {
@@ -75,8 +76,12 @@ class Profiled final : public ProfiledModel {
     query.n = std::max(1.0, count(model.vocab_size));
     query.k = std::max(1.0, count(model.hidden_size));
     const ProfilePart* part = query.dtype.empty() ? nullptr : profile_->find(query);
-    return part != nullptr ? possible(predict(*part, query), query)
-                           : roofline_->lm_head(model, rows);
+    Prediction price =
+        part != nullptr ? possible(predict(*part, query), query) : roofline_->lm_head(model, rows);
+    if (const auto sampling = beside_layers("sampling", rows * query.n * kFp32Bytes)) {
+      price.seconds.value += sampling->seconds.value;
+    }
+    return price;
   }
 
   Prediction op(const OpQuery& query) const override {
@@ -103,6 +108,17 @@ class Profiled final : public ProfiledModel {
   }
 
  private:
+  /// What was measured of the ends of a model: hidden states that the embedding writes, logits that
+  /// a token is chosen from.
+  std::optional<Prediction> beside_layers(const char* name, double bytes) const {
+    OpQuery query;
+    query.op = Op::elementwise;
+    query.name = name;
+    query.bytes = bytes;
+    const ProfilePart* part = profile_->find(query);
+    return part != nullptr ? std::optional(predict(*part, query)) : std::nullopt;
+  }
+
   /// A time that no measurement stands behind.
   static Prediction modelled(Prediction from) {
     from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
