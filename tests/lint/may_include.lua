@@ -31,6 +31,7 @@ return {
     "engine/core", "engine/cost", "engine/indicator", "engine/linear", "engine/quant", "engine/tokenizer",
     "engine/weights", "kernels",
   },
+  ["engine/profile"] = { "engine/core", "engine/linear", "engine/lm", "engine/weights", "kernels" },
   ["engine/torch"] = {
     "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/weights", "kernels",
   },

@@ -4,6 +4,7 @@
 #include "host.h"
 #include "indicator_lua.h"
 #include "lm_lua.h"
+#include "measure_lua.h"
 #include "quant_lua.h"
 #include "results_lua.h"
 #include "serving_lua.h"
@@ -22,6 +23,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   weights_lua::register_weights(L);
   quant_lua::register_quant(L);
   lm_lua::register_lm(L);
+  profile_lua::register_profile(L);
   serving_lua::register_serving(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);

@@ -11,6 +11,8 @@ const std::vector<LuaVerb>& lua_verbs() {
        "where a model fits and runs, and how fast", support_options()},
       {"detect", "tessera.cli.detect", "HOST_FILE", "the GPUs of this machine, as a cluster file",
        detect_options()},
+      {"profile", "tessera.cli.profile", "", "measure layers on this machine, for plans",
+       profile_verb_options()},
       {"compare", "tessera.cli.compare", "PLAN BENCH",
        "a plan beside what vLLM's benchmark measured", compare_options()},
       {"quantise", "tessera.cli.quantise", "MODEL_DIR",

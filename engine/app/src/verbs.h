@@ -52,6 +52,7 @@ const OptionTable& examples_options();
 const OptionTable& data_options();
 const OptionTable& man_options();
 const OptionTable& detect_options();
+const OptionTable& profile_verb_options();
 const OptionTable& support_options();
 const OptionTable& compare_options();
 const OptionTable& capacity_options();

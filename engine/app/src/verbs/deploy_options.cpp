@@ -1,5 +1,6 @@
 // Verbs around a deployment: what machines there are, what runs on them, how it went.
 
+#include "measure_lua.h"
 #include "quant_lua.h"
 #include "verbs.h"
 
@@ -22,11 +23,47 @@ const OptionTable& detect_options() {
            .default_text = "100",
            .min = 1e-3,
            .max = 1e6},
+          {.name = "cpu",
+           .type = boolean,
+           .doc =
+               "Shares of this machine's CPU in place of GPUs, with rates that are measured now"},
+          {.name = "cores_per_device",
+           .type = integer,
+           .doc = "Of each of these",
+           .unit = "cores",
+           .default_text = "1",
+           .min = 1,
+           .max = 4096},
           {.name = "commands",
            .type = boolean,
            .doc = "Prints the commands whose output stands for a host, and nothing else"},
       }};
   return options;
+}
+
+const OptionTable& profile_verb_options() {
+  static const OptionTable table = [] {
+    using enum OptionType;
+    OptionTable t{
+        "tessera profile",
+        "Measures layers on this machine, at every bitwidth, and writes the points and the "
+        "profile fitted to them, by which plans are priced (tessera man profiles)",
+        "",
+        {}};
+    t.options = {as_text("device",
+                         "cpu, a cluster file of `tessera detect --cpu`, or the name of a GPU that "
+                         "is here; default: cpu"),
+                 as_text("model", "A shape, whose weights are made up, or a folder with weights"),
+                 as_text("out", "Folder that gets `profiles`; default: here")};
+    for (const OptionSpec& option : profile_lua::measure_options().options) {
+      if (t.find(option.name) == nullptr && option.flag && option.type != callback &&
+          option.type != OptionType::table) {
+        t.options.push_back(option);
+      }
+    }
+    return t;
+  }();
+  return table;
 }
 
 const OptionTable& support_options() {
