@@ -1,35 +1,14 @@
--- `tessera detect`: the GPUs of this machine, or of hosts whose nvidia-smi output is given, as a cluster file.
+-- `tessera detect`: the GPUs of this machine, shares of its CPU, or the GPUs of hosts whose nvidia-smi output is given,
+-- as a cluster file.
 
 local core = require "tessera.core"
 local detect = require "tessera.devices.detect"
 local host = require "tessera.host"
 local nvidia_smi = require "tessera.devices.detect.nvidia_smi"
 local terminal = require "tessera.terminal"
+local this_machine = require "tessera.devices.detect.this_machine"
 
 local M = {}
-
-local function trimmed(text) return text and text:match "^%s*(.-)%s*$" end
-
-local function own_name()
-  local ok, text = pcall(core.read_file, "/proc/sys/kernel/hostname")
-  return ok and trimmed(text) ~= "" and trimmed(text) or "node"
-end
-
-local function own_memory_bytes()
-  local ok, text = pcall(core.read_file, "/proc/meminfo")
-  local kib = ok and text:match "MemTotal:%s*(%d+) kB"
-  return kib and tonumber(kib) * 1024
-end
-
--- This machine, by the driver's library, else by nvidia-smi.
-local function this_machine()
-  local gpus, why = host.nvml()
-  if gpus and #gpus > 0 then return detect.host_of_nvml(gpus, own_name(), own_memory_bytes()) end
-  local ok, status, text = pcall(host.run_program, { "bash", "-c", (nvidia_smi.commands:gsub("; } >.*", "; }")) }, "")
-  if ok and status == 0 then return nvidia_smi.parse(text, "nvidia-smi", own_name()) end
-  core.raise("not_found", ("no NVIDIA GPU is found here (%s, and no nvidia-smi); give files of other hosts: `tessera "
-    .. "detect --commands` prints what to run there"):format(gpus and "the driver lists none" or why), "tessera detect")
-end
 
 -- The nodes of a cluster that this verb wrote; nil where the text is something else.
 local function written_nodes(text, path)
@@ -53,31 +32,20 @@ local function add_file(nodes, remarks, path)
   end
 end
 
--- "8xH200-141G+2xL4".
-local function title_of(nodes)
-  local counts, order = {}, {}
-  for _, node in ipairs(nodes) do
-    for _, entry in ipairs(node.devices) do
-      local device = type(entry) == "table" and entry[1] or entry
-      local name = type(device) == "table" and device.name or device
-      if not counts[name] then order[#order + 1] = name end
-      counts[name] = (counts[name] or 0) + (type(entry) == "table" and entry[2] or 1)
-    end
-  end
-  for i, name in ipairs(order) do order[i] = counts[name] .. "x" .. name end
-  return table.concat(order, "+")
-end
-
 --- @param given table the flags; names: files of hosts
 function M.main(given)
   if given.commands then
     terminal.say(nvidia_smi.commands)
     return 0
   end
-  local nodes, remarks = {}, {}
+  if #given.names > 0 and (given.cpu or given.cores_per_device) then
+    core.raise("usage", "--cpu is of this machine; leave out the files", "tessera detect")
+  end
+  local nodes, remarks, links = {}, {}, nil
   for _, path in ipairs(given.names) do add_file(nodes, remarks, path) end
-  if #given.names == 0 then nodes[1], remarks = detect.node(this_machine()) end
-  local cluster = detect.cluster(nodes, given.name or title_of(nodes), given.link_gbps or 100)
+  if #given.names == 0 then nodes[1], remarks, links = this_machine.node(given, "tessera detect") end
+  local cluster = detect.cluster(nodes, given.name or detect.title_of(nodes), given.link_gbps or 100)
+  for key, value in pairs(links or {}) do cluster[key] = value end
   local object = core.cluster_from_json(core.to_json(cluster), "tessera detect") -- nothing that nothing reads
   if given.out then core.write_file(given.out, core.to_json(cluster) .. "\n") end
   if host.json then

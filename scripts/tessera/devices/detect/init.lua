@@ -221,6 +221,21 @@ function M.host_of_nvml(gpus, name, host_memory_bytes)
   return host
 end
 
+--- "8xH200-141G+2xL4".
+function M.title_of(nodes)
+  local counts, order = {}, {}
+  for _, node in ipairs(nodes) do
+    for _, entry in ipairs(node.devices) do
+      local device = type(entry) == "table" and entry[1] or entry
+      local name = type(device) == "table" and device.name or device
+      if not counts[name] then order[#order + 1] = name end
+      counts[name] = (counts[name] or 0) + (type(entry) == "table" and entry[2] or 1)
+    end
+  end
+  for i, name in ipairs(order) do order[i] = counts[name] .. "x" .. name end
+  return table.concat(order, "+")
+end
+
 --- The cluster file of some nodes. Raises where two have one name.
 function M.cluster(nodes, name, link_gbps)
   local seen = {}
