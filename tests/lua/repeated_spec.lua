@@ -110,7 +110,8 @@ describe("tessera results --over", function()
     local path = support.temporary()
     os.remove(path)
     local script = support.temporary [[return require("tessera").experiment { name = "my/sweep",
-      grid = { x = { 1, 2 }, rep = { 1, 2, 3 } }, run = function(p) return { y_s = p.x + p.rep / 10 } end }]]
+      grid = { x = { 1, 2 }, rep = { 1, 2, 3 } }, over = "rep",
+      run = function(p) return { y_s = p.x + p.rep / 10 } end }]]
     local function tessera(...) return host.run_program({ host.program, ... }, "") end
     assert.equal(0, (tessera("run", script, "--results", path)))
     local function shown(...)
@@ -122,6 +123,8 @@ describe("tessera results --over", function()
     assert.matches("\n1,done,3,1%.2%d*,0%.248", (shown("rep", "--format", "csv"):gsub("\r", "")))
     assert.matches("no key 'rap'; did you mean 'rep'", shown "rap")
     assert.matches("has no %-%-failed", shown("rep", "--failed"))
+    local _, plot = tessera("plot", "my/sweep", "--results", path)
+    assert.matches("\n1 █+%S* 1%.2 s %(0%.95%d* to 1%.4%d* s%)\n2 █+%S* 2%.2 s %(", plot)
   end)
 end)
 

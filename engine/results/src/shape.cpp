@@ -97,6 +97,7 @@ constexpr Field kDeclaration[] = {
     {"points", number},       {"plots", list_of<object>},
     {"notes", list_of<text>}, {"paper", paper},
     {"paper_source", text},   {"time_limit_s", number},
+    {"over", text},
 };
 
 constexpr Field kClaim[] = {

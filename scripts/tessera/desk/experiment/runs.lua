@@ -33,8 +33,8 @@ function M.spec(experiment, files, options, shard)
   spec.shard = shard and shard.text or nil
   spec.declaration = {
     name = experiment.name, doc = experiment.doc, keys = experiment.keys, columns = experiment.columns,
-    points = options.quick and #experiment.quick_points or #experiment.points, plots = experiment.plots,
-    notes = experiment.notes,
+    over = experiment.over, points = options.quick and #experiment.quick_points or #experiment.points,
+    plots = experiment.plots, notes = experiment.notes,
     paper = experiment.paper, paper_source = experiment.paper and experiment.paper.source,
     time_limit_s = experiment.time_limit_s, set = experiment.set, of = experiment.of,
   }

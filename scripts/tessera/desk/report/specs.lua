@@ -58,8 +58,16 @@ function M.of(run, list)
     return result
   end
   local keys, names = columns_of.names(run, list)
-  local y = M.goal(list, names)
-  return y and default_specs(list, keys, y) or {}
+  local y, over = M.goal(list, names), run.declaration.over
+  if not y then return {} end
+  if not over then return default_specs(list, keys, y) end
+  local others = {}
+  for _, key in ipairs(keys) do
+    if key ~= over then others[#others + 1] = key end
+  end
+  local specs = default_specs(list, others, y)
+  for _, spec in ipairs(specs) do spec.over = over end
+  return specs
 end
 
 return M
