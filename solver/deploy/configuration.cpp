@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "tessera/core/units.h"
 
@@ -20,7 +18,6 @@ std::int64_t usual_tokens(const Device& device) {
 
 DeviceTypes device_types(const Cluster& cluster) {
   std::vector<std::shared_ptr<DeviceType>> types;
-  std::map<std::pair<std::size_t, std::string>, std::int64_t> on_nodes;
   for (const ClusterDevice& slot : cluster.devices) {
     auto type = std::find_if(types.begin(), types.end(),
                              [&](const auto& known) { return known->name == slot.device.name; });
@@ -31,9 +28,9 @@ DeviceTypes device_types(const Cluster& cluster) {
       (*type)->price_usd_per_h = slot.device.price_usd_per_h;
       (*type)->compute_capability = slot.device.compute_capability;
       (*type)->usual_tokens = usual_tokens(slot.device);
+      (*type)->on_node.resize(cluster.nodes.size());
     }
-    std::int64_t& on_node = on_nodes[{slot.node_index, slot.device.name}];
-    (*type)->widest = std::max((*type)->widest, ++on_node);
+    ++(*type)->on_node[slot.node_index];
     ++(*type)->count;
   }
   return {types.begin(), types.end()};
@@ -47,7 +44,7 @@ std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
       all->name += "+" + type->name;
       all->types.push_back(type->name);
       all->count += type->count;
-      all->widest = std::min(all->widest, type->widest);
+      for (std::size_t i = 0; i < all->on_node.size(); ++i) all->on_node[i] += type->on_node[i];
       all->usual_tokens = std::min(all->usual_tokens, type->usual_tokens);
       all->compute_capability = std::min(all->compute_capability, type->compute_capability);
     }
@@ -66,10 +63,11 @@ std::optional<double> Configuration::usd_per_h(std::int64_t count) const {
 }
 
 std::string Configuration::name() const {
-  return fmt::format("{}{}{}, {} bits{}",
-                     tensor_parallel > 1 ? fmt::format("{}x", tensor_parallel) : "", type->name,
-                     pipeline_parallel > 1 ? fmt::format(" x {} stages", pipeline_parallel) : "",
-                     bitwidth, kv_bitwidth < 16 ? fmt::format(", KV cache {}", kv_bitwidth) : "");
+  return fmt::format(
+      "{}{}{}, {} bits{}", tensor_parallel > 1 ? fmt::format("{}x", tensor_parallel) : "",
+      tensor_parallel > 1 && is_unlike() ? fmt::format("({})", type->name) : type->name,
+      pipeline_parallel > 1 ? fmt::format(" x {} stages", pipeline_parallel) : "", bitwidth,
+      kv_bitwidth < 16 ? fmt::format(", KV cache {}", kv_bitwidth) : "");
 }
 
 std::string Configuration::shape() const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tessera/core/cluster_part.h"
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/auto_kernel_set.h"
 #include "tessera/solver/deploy/runtime_rules.h"
@@ -192,7 +193,7 @@ void add_stages(ServingSearch& search, Configuration shape, std::vector<Priced>&
 std::vector<std::int64_t> degrees_of(const ServingRequest& request, const DeviceType& type) {
   if (request.tensor_parallel) return *request.tensor_parallel;
   std::vector<std::int64_t> degrees;
-  for (std::int64_t degree = 1; degree <= type.widest; degree *= 2) degrees.push_back(degree);
+  for (std::int64_t degree = 1; degree <= type.widest(); degree *= 2) degrees.push_back(degree);
   return degrees;
 }
 
@@ -202,9 +203,9 @@ void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceTyp
                     const Visit& visit) {
   Configuration shape{.type = type};
   for (const std::int64_t degree : degrees_of(search.request(), *type)) {
-    if (degree > type->widest) {
+    if (degree > type->widest()) {
       search.refuse(fmt::format("{}x{}", degree, type->name), Cause::devices,
-                    fmt::format("the largest node has {}", type->widest));
+                    fmt::format("the largest node has {}", type->widest()));
       continue;
     }
     shape.tensor_parallel = degree;
@@ -218,22 +219,29 @@ void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceTyp
   }
 }
 
+/// Whether engines of the shape are alike, each over all of its types.
+bool is_over_all(const ServingRequest& request, const Configuration& shape) {
+  const auto all = try_place(*request.model, *request.cluster, {shape.placed()});
+  if (!all) return false;
+  const auto groups_of = [](const PlacedEngine& engine) {
+    std::vector<std::string> groups;
+    for (const PlacedStage& stage : engine.stages) groups.push_back(stage.device);
+    return groups;
+  };
+  const std::vector<std::string> groups = groups_of(all->engines.front());
+  std::set<std::string> types;
+  for (const std::string& group : groups) {
+    for (std::string& type : types_in(group)) types.insert(std::move(type));
+  }
+  return types.size() == shape.type->types.size() &&
+         std::all_of(all->engines.begin(), all->engines.end(),
+                     [&](const auto& engine) { return groups_of(engine) == groups; });
+}
+
 /// The layers that suit the mean request of the traffic, by as many of these together as fit, or of
-/// few longer ones that fill the cache of a server; empty where engines of the shape are of one
-/// type, or unlike each other, or none fits.
+/// few longer ones that fill the cache of a server; empty where none fits.
 std::vector<std::int64_t> split_of(const ServingSearch& search, const Configuration& shape) {
   const ServingRequest& request = search.request();
-  const auto all = try_place(*request.model, *request.cluster, {shape.placed()});
-  if (!all) return {};
-  const auto types_of = [](const PlacedEngine& engine) {
-    std::vector<std::string> types;
-    for (const PlacedStage& stage : engine.stages) types.push_back(stage.device);
-    return types;
-  };
-  const std::vector<std::string> types = types_of(all->engines.front());
-  const bool alike = std::all_of(all->engines.begin(), all->engines.end(),
-                                 [&](const auto& engine) { return types_of(engine) == types; });
-  if (!alike || std::set(types.begin(), types.end()).size() < shape.type->types.size()) return {};
   auto engine = std::make_shared<PricedConfiguration>();
   static_cast<Configuration&>(*engine) = shape;
   const Cluster part = part_of(*request.cluster, search.place({{engine, 1}})->front());
@@ -255,23 +263,24 @@ std::vector<std::int64_t> split_of(const ServingSearch& search, const Configurat
   return {};
 }
 
-/// Equal pipelines over groups of a degree: of as few stages as hold the model, and of as few that
-/// leave no group over.
+/// Equal engines over groups of a degree: of as few stages as hold the model, and of as few that
+/// leave no group over; of one where groups are unlike themselves.
 void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& list) {
   const ServingRequest& request = search.request();
   shape.pipeline_parallel = 1;
   const std::int64_t groups = room_for(*request.cluster, shape.placed());
   const auto& given = request.pipeline_parallel;
   bool is_found = false;
-  for (std::int64_t stages = 2; stages <= std::min(groups, request.model->num_layers); ++stages) {
+  for (std::int64_t stages = 1; stages <= std::min(groups, request.model->num_layers); ++stages) {
     const bool takes_all = groups % stages == 0;
     if (is_found && !takes_all) continue;
     if (given && std::find(given->begin(), given->end(), stages) == given->end()) continue;
     shape.pipeline_parallel = stages;
     try {
       shape.stage_layers.clear();
-      shape.stage_layers = split_of(search, shape);
-      if (shape.stage_layers.empty() || !add(search, shape, list)) continue;
+      if (!is_over_all(request, shape)) continue;
+      if (stages > 1) shape.stage_layers = split_of(search, shape);
+      if ((stages > 1 && shape.stage_layers.empty()) || !add(search, shape, list)) continue;
       if (takes_all) return;
       is_found = true;
     } catch (const Error& error) {  // as in ServingSearch::deploy

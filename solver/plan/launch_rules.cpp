@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "tessera/core/device_group.h"
+
 namespace tessera::solver {
 namespace {
 
@@ -44,12 +46,20 @@ struct Engine {
   const std::string& node_of(const Span& span) const {
     return nodes->at(static_cast<std::size_t>(span.node_index));
   }
-  const Device& device_of(const PlacedStage& stage) const {
-    const auto& slots = context.cluster.devices;
-    const auto at = std::find_if(slots.begin(), slots.end(), [&](const ClusterDevice& slot) {
-      return slot.device.name == stage.device;
-    });
-    return at->device;
+  /// One of each type that stages are on.
+  std::vector<const Device*> devices() const {
+    std::vector<const Device*> found;
+    std::set<std::string> known;
+    for (const PlacedStage* stage : stages) {
+      for (const std::string& type : types_in(stage->device)) {
+        const auto& slots = context.cluster.devices;
+        const auto at = std::find_if(slots.begin(), slots.end(), [&](const ClusterDevice& slot) {
+          return slot.device.name == type;
+        });
+        if (at != slots.end() && known.insert(type).second) found.push_back(&at->device);
+      }
+    }
+    return found;
   }
 };
 
@@ -64,8 +74,8 @@ Engine engine_of(const cost::PricingContext& context, const PlacedEngine& placed
 }
 
 std::string kind_of(const Engine& engine) {
-  for (const PlacedStage* stage : engine.stages) {
-    std::string kind = eight_bit_kind(engine.context.kernel_set, engine.device_of(*stage));
+  for (const Device* device : engine.devices()) {
+    std::string kind = eight_bit_kind(engine.context.kernel_set, *device);
     if (kind != "int") return kind;
   }
   return "int";
@@ -124,9 +134,9 @@ void check_vllm(const Engine& engine, Obstacles& found) {
         fmt::format("the stages have tensor parallelism {} and {}; vLLM has one degree for all",
                     degree, (*unlike)->degree()));
   }
-  for (const PlacedStage* stage : engine.stages) {
-    const double capability = engine.device_of(*stage).compute_capability;
-    auto reason = device_obstacle(Runtime::vllm, stage->device, capability, engine.kv_bitwidth);
+  for (const Device* device : engine.devices()) {
+    auto reason = device_obstacle(Runtime::vllm, device->name, device->compute_capability,
+                                  engine.kv_bitwidth);
     add(reason, found);
     if (reason) break;
   }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 
 namespace tessera::solver {
@@ -26,12 +27,13 @@ PlacedEngine engine_of(const PipelinePlan& plan, const Cluster& cluster,
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& from = plan.stages[k];
     PlacedStage& stage = engine.stages.emplace_back();
-    const std::size_t first = to_cluster(devices[k].front());
-    stage.device = cluster.devices.at(first).device.name;
-    stage.node_index = places[first].node_index;
+    std::vector<std::size_t> members;
     for (const std::size_t device : devices[k]) {
-      stage.gpus.push_back(places.at(to_cluster(device)).gpu);
+      members.push_back(to_cluster(device));
+      stage.gpus.push_back(places.at(members.back()).gpu);
     }
+    stage.device = group_type(cluster, members);
+    stage.node_index = places[members.front()].node_index;
     stage.first_layer = from.first_layer;
     stage.num_layers = from.num_layers;
     stage.bitwidths = from.bitwidths;

@@ -4,6 +4,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/cost/collectives.h"
+#include "tessera/cost/device_group.h"
 #include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::solver {
@@ -32,11 +33,9 @@ BatchCosts::BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCac
     const std::vector<std::size_t>& members = group.members.front();
     numbers_.push_back(known_->number_of(cost::group_key(batch_, members, batch_.kv_bitwidth)));
     prices_.push_back(cost::make_stage_price(batch_, members, batch_.kv_bitwidth));
-    const Device& device = batch_.device(members.front());
-    has_kernels_.push_back(
-        std::any_of(batch_.bitwidths.begin(), batch_.bitwidths.end(), [&](std::int32_t bitwidth) {
-          return batch_.kernel_set.find(device, bitwidth) != nullptr;
-        }));
+    has_kernels_.push_back(std::any_of(
+        batch_.bitwidths.begin(), batch_.bitwidths.end(),
+        [&](std::int32_t bitwidth) { return cost::has_kernel(batch_, members, bitwidth); }));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
     shards_.push_back(cost::shard(batch_.model, group.degree));
@@ -68,10 +67,6 @@ PhaseCosts BatchCosts::compute(double size, cost::Phase phase) const {
   return costs;
 }
 
-const Device& BatchCosts::device_of(std::size_t g) const {
-  return batch_.device(groups_[g].members.front().front());
-}
-
 void BatchCosts::add_group(PhaseCosts& costs, std::size_t g, double size, double rows,
                            cost::Phase phase, const std::vector<cost::LayerWork>& work) const {
   std::int64_t bitwidths = 0;  // a bit for each
@@ -101,7 +96,7 @@ std::vector<double> BatchCosts::means_of(std::size_t g, double size, double rows
   for (const LayerShape& layer : batch_.model.layer_classes) {
     for (const std::int32_t bit : batch_.bitwidths) {
       double total = 0;
-      if (batch_.kernel_set.find(device_of(g), bit) != nullptr) {
+      if (cost::has_kernel(batch_, groups_[g].members.front(), bit)) {
         for (const cost::LayerWork& unit : work) total += prices_[g]->layer_s(layer, bit, unit);
       }
       means.push_back(total / count);

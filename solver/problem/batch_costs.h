@@ -29,7 +29,6 @@ class BatchCosts {
  private:
   const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
                         cost::Phase phase);
-  const Device& device_of(std::size_t g) const;
   PhaseCosts compute(double size, cost::Phase phase) const;
   void add_group(PhaseCosts& costs, std::size_t g, double size, double rows, cost::Phase phase,
                  const std::vector<cost::LayerWork>& work) const;

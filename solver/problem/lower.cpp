@@ -9,6 +9,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/device_group.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/instance/instance_file.h"
 #include "tessera/solver/problem/problem.h"
@@ -53,14 +54,18 @@ void set_bytes(Instance& instance, const BatchProblem& batch,
   }
 }
 
-// Whether a runtime can have groups of devices with this bitwidth at all.
-bool can_launch(const Problem& problem, const Device& device, std::int32_t degree,
+// Whether a runtime can have such a group with this bitwidth at all.
+bool can_launch(const Problem& problem, const std::vector<std::size_t>& members,
                 std::int32_t bitwidth) {
   if (!problem.runtime) return true;
-  if (*problem.runtime == Runtime::llama_cpp && degree > 1) return false;
-  return kernel_obstacles(*problem.runtime, {bitwidth}, problem.batch()->kv_bitwidth, device.name,
-                          device.compute_capability)
-      .empty();
+  if (*problem.runtime == Runtime::llama_cpp && members.size() > 1) return false;
+  const BatchProblem& batch = *problem.batch();
+  return std::all_of(members.begin(), members.end(), [&](std::size_t i) {
+    const Device& device = batch.device(i);
+    return kernel_obstacles(*problem.runtime, {bitwidth}, batch.kv_bitwidth, device.name,
+                            device.compute_capability)
+        .empty();
+  });
 }
 
 Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> prices) {
@@ -75,16 +80,17 @@ Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> p
   const auto costs = std::make_shared<BatchCosts>(batch, std::move(prices));
   const std::vector<std::int32_t>& degrees = costs->degrees();
   for (const MeshGroup& group : costs->groups()) {
-    const ClusterDevice& slot = batch.cluster.devices[group.members.front().front()];
-    const double usable = cost::empty_account(slot.device, query, group.degree).left_bytes();
+    const std::vector<std::size_t>& members = group.members.front();
+    const Node& node = batch.cluster.nodes[batch.cluster.devices[members.front()].node_index];
+    const double usable = cost::empty_account(batch, members, query).left_bytes();
     const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
-    instance.groups.push_back({group.name, batch.cluster.nodes[slot.node_index].name,
+    instance.groups.push_back({group.name, node.name,
                                static_cast<std::int32_t>(group.members.size()),
                                group.degree * usable, static_cast<std::size_t>(row)});
     for (std::int32_t bit : batch.bitwidths) {
-      const bool runs = batch.kernel_set.find(slot.device, bit) != nullptr &&
-                        batch.kernel_set.reads_kv(slot.device, batch.kv_bitwidth) &&
-                        can_launch(problem, slot.device, group.degree, bit);
+      const bool runs = cost::has_kernel(batch, members, bit) &&
+                        cost::reads_kv(batch, members, batch.kv_bitwidth) &&
+                        can_launch(problem, members, bit);
       instance.allowed.push_back(runs ? 1 : 0);
     }
   }

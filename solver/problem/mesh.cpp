@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/tensor_parallel.h"
@@ -29,6 +30,25 @@ std::vector<std::vector<std::size_t>> alike(const Cluster& cluster) {
   return sets;
 }
 
+// Devices of each node that has some.
+std::vector<std::vector<std::size_t>> by_node(const Cluster& cluster) {
+  std::map<std::size_t, std::vector<std::size_t>> nodes;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+    nodes[cluster.devices[i].node_index].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> sets;
+  for (auto& [node, devices] : nodes) sets.push_back(std::move(devices));
+  return sets;
+}
+
+// What the lists of a mesh are of.
+std::vector<std::vector<std::size_t>> sets_of(const Cluster& cluster, const Mesh& mesh) {
+  auto sets = alike(cluster);
+  if (mesh.size() >= sets.size()) return sets;
+  auto nodes = by_node(cluster);
+  return mesh.size() == nodes.size() ? nodes : sets;
+}
+
 void check_mesh(const std::vector<std::vector<std::size_t>>& sets, const Mesh& mesh) {
   bool fits = mesh.size() == sets.size();
   for (std::size_t s = 0; fits && s < sets.size(); ++s) {
@@ -38,7 +58,7 @@ void check_mesh(const std::vector<std::vector<std::size_t>>& sets, const Mesh& m
   if (fits) return;
   refuse("mesh",
          "one list of degrees, largest first, is needed for each of the {} pairs of device type "
-         "and node, with sum no more than there are",
+         "and node, or for each node, with sum no more than there are",
          sets.size());
 }
 
@@ -155,19 +175,18 @@ std::vector<Mesh> list_fewer(const std::vector<std::vector<std::size_t>>& sets,
 }  // namespace
 
 std::vector<MeshGroup> mesh_groups(const Cluster& cluster, const std::optional<Mesh>& mesh) {
-  const auto sets = alike(cluster);
+  const auto sets = mesh ? sets_of(cluster, *mesh) : alike(cluster);
   if (mesh) check_mesh(sets, *mesh);
   std::vector<MeshGroup> groups;
   for (std::size_t s = 0; s < sets.size(); ++s) {
-    const std::string& type = cluster.devices[sets[s].front()].device.name;
     const Degrees degrees = mesh ? (*mesh)[s] : Degrees(sets[s].size(), 1);
     auto next = sets[s].begin();
     for (std::size_t i = 0; i < degrees.size(); ++i) {
       const std::int32_t degree = degrees[i];
-      if (i == 0 || degree != degrees[i - 1]) {
-        groups.push_back({degree == 1 ? type : fmt::format("{}x{}", degree, type), degree, {}});
-      }
-      groups.back().members.emplace_back(next, next + degree);
+      std::vector<std::size_t> members(next, next + degree);
+      std::string name = group_name(group_type(cluster, members), degree);
+      if (i == 0 || name != groups.back().name) groups.push_back({std::move(name), degree, {}});
+      groups.back().members.push_back(std::move(members));
       next += degree;
     }
   }

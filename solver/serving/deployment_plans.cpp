@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/instance/partition.h"
@@ -17,13 +18,14 @@
 namespace tessera::solver {
 namespace {
 
-/// The mesh of a part of a cluster that is cut into groups of one degree without a rest.
-Mesh even_mesh(const Cluster& cluster, std::int32_t degree) {
+/// The mesh of a part of a cluster that is cut into groups of one degree without a rest, of alike
+/// devices or of all of a node.
+Mesh even_mesh(const Cluster& cluster, std::int32_t degree, bool has_unlike_groups) {
   std::vector<std::pair<std::string, std::size_t>> kinds;
   Mesh mesh;
   std::vector<std::int32_t> counts;
   for (const ClusterDevice& slot : cluster.devices) {
-    const std::pair kind(slot.device.name, slot.node_index);
+    const std::pair kind(has_unlike_groups ? "" : slot.device.name, slot.node_index);
     const auto at = std::find(kinds.begin(), kinds.end(), kind);
     const auto index = static_cast<std::size_t>(at - kinds.begin());
     if (at == kinds.end()) {
@@ -69,8 +71,11 @@ LoweredProblem part_of(const Problem& whole, const PlacedEngine& engine,
                        const std::vector<std::size_t>& devices, std::int64_t batch_size) {
   Problem part = on_devices(whole, devices, batch_size);
   BatchProblem& batch = *part.batch();
-  const std::int64_t degree = engine.stages.front().degree();
-  if (degree > 1) batch.mesh = even_mesh(batch.cluster, static_cast<std::int32_t>(degree));
+  const PlacedStage& first = engine.stages.front();
+  if (first.degree() > 1) {
+    batch.mesh = even_mesh(batch.cluster, static_cast<std::int32_t>(first.degree()),
+                           types_in(first.device).size() > 1);
+  }
   return LoweredProblem{std::move(part)};
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tessera/core/units.h"
+#include "tessera/cost/device_group.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/serving/step_cost.h"
 
@@ -55,9 +56,8 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
   const ModelShape member = cost::shard(context.model, stage.degree());
   std::int64_t num_layers = 0;
   for (const auto& [kind, count] : stage.layers) num_layers += count;
-  StageKvMemory memory{cost::empty_account(context.device(stage.members.front()), query,
-                                           stage.degree(), engine.gpu_memory_utilization,
-                                           num_layers)};
+  StageKvMemory memory{cost::empty_account(context, stage.members, query,
+                                           engine.gpu_memory_utilization, num_layers)};
   for (const auto& [kind, count] : stage.layers) {
     const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
     memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);

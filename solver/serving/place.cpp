@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/tensor_parallel.h"
 
@@ -21,20 +22,31 @@ bool is_for(const DeploymentShape& shape, const Device& device) {
   return types.empty() || std::find(types.begin(), types.end(), device.name) != types.end();
 }
 
-/// Groups of consecutive devices of a type on a node, by node, of those that are not used.
-std::vector<std::vector<Group>> groups_of(const Cluster& cluster, const DeploymentShape& shape,
-                                          const std::vector<bool>& used) {
+/// Groups of consecutive devices of a kind on a node, by node, of those that are not used.
+template <class KindOf>
+std::vector<std::vector<Group>> groups_by(const Cluster& cluster, const DeploymentShape& shape,
+                                          const std::vector<bool>& used, const KindOf& kind_of) {
   std::vector<std::vector<Group>> by_node(cluster.nodes.size());
   std::map<std::pair<std::size_t, std::string>, Group> open;
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
     const ClusterDevice& slot = cluster.devices[i];
     if (used[i] || !is_for(shape, slot.device)) continue;
-    Group& group = open[{slot.node_index, slot.device.name}];
+    Group& group = open[{slot.node_index, kind_of(slot.device)}];
     group.push_back(i);
     if (std::ssize(group) < shape.tensor_parallel) continue;
     by_node[slot.node_index].push_back(std::exchange(group, {}));
   }
   return by_node;
+}
+
+/// Of one type, or where no node has as many of one, of unlike ones that share a backend.
+std::vector<std::vector<Group>> groups_of(const Cluster& cluster, const DeploymentShape& shape,
+                                          const std::vector<bool>& used) {
+  auto groups = groups_by(cluster, shape, used, [](const Device& device) { return device.name; });
+  const auto is_empty = [](const auto& of_node) { return of_node.empty(); };
+  if (!std::all_of(groups.begin(), groups.end(), is_empty)) return groups;
+  return groups_by(cluster, shape, used,
+                   [](const Device& device) { return device.backend.value_or("cuda"); });
 }
 
 /// Pipelines of one node each, then of what these leave over.
@@ -110,7 +122,7 @@ PlacedEngine engine_of(const ModelShape& model, const Cluster& cluster,
   std::int64_t next = 0;
   for (std::size_t k = 0; k < pipeline.size(); ++k) {
     PlacedStage& stage = engine.stages.emplace_back();
-    stage.device = cluster.devices[pipeline[k].front()].device.name;
+    stage.device = group_type(cluster, pipeline[k]);
     stage.node_index = places[pipeline[k].front()].node_index;
     for (const std::size_t device : pipeline[k]) stage.gpus.push_back(places[device].gpu);
     stage.first_layer = next;
@@ -162,8 +174,8 @@ Placement place(const ModelShape& model, const Cluster& cluster, const Deploymen
   const std::int64_t wanted = shape.replicas.value_or(1);
   const std::int64_t degree = shape.tensor_parallel, stages = shape.pipeline_parallel;
   refuse("replicas",
-         "{} of tensor_parallel {} x pipeline_parallel {} need {} devices, each group of one type "
-         "on one node; the {} devices of {} have room for {}",
+         "{} of tensor_parallel {} x pipeline_parallel {} need {} devices, each group on one node; "
+         "the {} devices of {} have room for {}",
          wanted, degree, stages, wanted * degree * stages, cluster.devices.size(), cluster.name,
          room_for(cluster, shape));
 }

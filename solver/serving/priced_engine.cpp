@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/solver/plan/place_plan.h"
 
@@ -89,8 +90,7 @@ PricedEngine::PricedEngine(const PipelinePlan& plan)
 
 std::string PricedEngine::stage_name(std::size_t stage) const {
   const cost::Stage& named = stages.at(stage);
-  const std::string& device = context.device(named.members.front()).name;
-  return named.degree() == 1 ? device : fmt::format("{}x{}", named.degree(), device);
+  return group_name(group_type(context.cluster, named.members), named.degree());
 }
 
 double PricedEngine::usd_per_h() const {

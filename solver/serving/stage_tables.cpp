@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/core/device.h"
+#include "tessera/core/device_group.h"
 #include "tessera/cost/cuda_graphs.h"
 #include "tessera/cost/tensor_parallel.h"
 
@@ -171,15 +171,25 @@ class GroupPrices {
       });
     });
     const cost::KernelSet& kernels = pricing_.context.kernel_set;
-    const Device& device = pricing_.context.device(members_.front());
+    std::vector<const Device*> by_heads;
+    for (const std::size_t i : one_of_each_type(pricing_.context.cluster, members_)) {
+      const Device& device = pricing_.context.device(i);
+      if (!shape.latent_width && attends_by_head(kernels, device)) by_heads.push_back(&device);
+    }
     const auto mixed = [&]() -> const Seconds& {
-      if (shape.latent_width || !attends_by_head(kernels, device)) return decode_s;
+      if (by_heads.empty()) return decode_s;
       return get(PricePart::attention_beside_prompts, Phase::decode, kind, [&] {
         const Seconds one_token_s = at_knots(sizes_.contexts, [&](double context) {
           return attention({Phase::prefill, 1, 1, context});
         });
-        return by_head(sizes_, decode_s, one_token_s, cost::shard(shape, std::ssize(members_)),
-                       device, !kernels.reads_kv_per_query_head(shape, device));
+        Seconds slowest = decode_s;
+        for (const Device* device : by_heads) {
+          const Seconds own =
+              by_head(sizes_, decode_s, one_token_s, cost::shard(shape, std::ssize(members_)),
+                      *device, !kernels.reads_kv_per_query_head(shape, *device));
+          for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
+        }
+        return slowest;
       });
     };
     return {products(Phase::decode, sizes_.decode_rows), products(Phase::prefill, sizes_.rows),

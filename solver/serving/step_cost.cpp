@@ -206,12 +206,14 @@ std::int32_t kv_bitwidth_of(const PricedEngine& priced, const EngineOptions& eng
   }
   const cost::KernelSet& kernels = priced.context.kernel_set;
   for (const cost::Stage& stage : priced.stages) {
-    const Device& device = priced.context.device(stage.members.front());
-    if (kernels.reads_kv(device, bitwidth)) continue;
-    refuse(ErrorCode::unsupported, dtype == "auto" ? "kv_bitwidth" : "engine.kv_cache_dtype",
-           fmt::format("no attention of the kernel set {} reads a KV cache of {} bits on {} "
-                       "(compute capability {})",
-                       kernels.name, bitwidth, device.name, device.compute_capability));
+    for (const std::size_t member : stage.members) {
+      const Device& device = priced.context.device(member);
+      if (kernels.reads_kv(device, bitwidth)) continue;
+      refuse(ErrorCode::unsupported, dtype == "auto" ? "kv_bitwidth" : "engine.kv_cache_dtype",
+             fmt::format("no attention of the kernel set {} reads a KV cache of {} bits on {} "
+                         "(compute capability {})",
+                         kernels.name, bitwidth, device.name, device.compute_capability));
+    }
   }
   return bitwidth;
 }

@@ -109,6 +109,23 @@ describe("plans:export", function()
     assert.equal(row.engines, servers)
   end)
 
+  -- The T4 has no BF16, so none of its group has.
+  it("starts a group of unlike GPUs as vLLM has it", function()
+    local list = search { model = "qwen2.5-14b", cluster = "(1xT4+1xL4)", slo = { ttft_s = { p99 = 20 } } }
+    local rank = assert(rank_of(list, function(row) return row.layout == "1 x T4-16G+L4 TP2" end))
+    local path = fresh()
+    local written = assert(list:export("vllm", path, { rank = rank }))
+    local text = read(path, "engine-0-node-0.sh")
+    for _, line in ipairs { "layers 0 to 47 on T4-16G+L4.", "CUDA_VISIBLE_DEVICES=0,1", "--tensor-parallel-size 2",
+      "--dtype half" } do
+      assert.truthy(text:find(line, 1, true), line)
+    end
+    assert.matches("T4%-16G%+L4 hold equal shards", read(path, "README.md"))
+    checked_by_bash(path, written.files)
+    local engine = ts.load_launch(path).engines[1]
+    assert.equal("2", engine.options["--tensor-parallel-size"])
+  end)
+
   it("starts engines of unlike bits behind one address only where that is allowed", function()
     local list = search { bitwidths = { 8, 16 }, unlike_engines = true }
     local rank = assert(rank_of(list, function(row)

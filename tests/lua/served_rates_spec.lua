@@ -7,7 +7,7 @@ local rounds = tonumber(os.getenv "TESSERA_ROUNDS") or 3
 math.randomseed(seed)
 
 -- A rate is known to 7 %, between the one that held and the one that did not, and engines of several types are not put
--- together in every way: 15 % for both. What is put first gives up a tenth, or, where pools or pipelines over unlike
+-- together in every way: 15 % for both. What is put first gives up a tenth, or, where pools or engines over unlike
 -- devices are the best, less than 30 % (solver/deploy/ranking.h).
 local known_to, simple, plain = 1.15, 1.10, 1.30
 

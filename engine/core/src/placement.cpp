@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -74,9 +75,7 @@ void Fields<Placement>::check(const P& placement, const FieldPath& path) {
   }
 }
 
-std::string PlacedStage::group_name() const {
-  return gpus.size() > 1 ? fmt::format("{}x{}", gpus.size(), device) : device;
-}
+std::string PlacedStage::group_name() const { return tessera::group_name(device, degree()); }
 
 std::vector<DevicePlace> device_places(const Cluster& cluster) {
   std::vector<std::int64_t> counts(cluster.nodes.size(), 0);
@@ -103,14 +102,15 @@ std::vector<std::vector<std::size_t>> stage_devices(const Placement& placement,
     std::vector<std::size_t>& members = devices.emplace_back();
     for (const std::int64_t gpu : stage.gpus) {
       const auto it = device_at.find({node, gpu});
-      if (it == device_at.end() || cluster.devices[it->second].device.name != stage.device) {
-        refuse(fmt::format("placement.stages[{}]", k + 1),
-               "is on GPU {} of node {}, a {}; cluster {} has {} there", gpu, quote(node),
-               stage.device, quote(cluster.name),
-               it == device_at.end() ? "none" : cluster.devices[it->second].device.name);
-      }
-      members.push_back(it->second);
+      if (it != device_at.end()) members.push_back(it->second);
     }
+    const bool are_there = members.size() == stage.gpus.size();
+    if (are_there && group_type(cluster, members) == stage.device) continue;
+    const std::string found = are_there ? group_name(group_type(cluster, members), stage.degree())
+                                        : fmt::format("{} of these", members.size());
+    refuse(fmt::format("placement.stages[{}]", k + 1),
+           "is on GPU {} of node {}, {}; cluster {} has {} there", fmt::join(stage.gpus, ", "),
+           quote(node), stage.group_name(), quote(cluster.name), found);
   }
   return devices;
 }

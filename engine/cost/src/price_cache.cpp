@@ -1,5 +1,6 @@
 #include "tessera/cost/price_cache.h"
 
+#include "tessera/core/device_group.h"
 #include "tessera/cost/collectives.h"
 
 namespace tessera::cost {
@@ -8,7 +9,7 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
                    std::int32_t kv_bitwidth, const Correction& correction) {
   const Link link = slowest_link(context.cluster, members, members);
   return {context.model.name,
-          context.device(members.front()).name,
+          group_type(context.cluster, members),
           context.kernel_set.name,
           context.profiles.size(),
           members.size(),

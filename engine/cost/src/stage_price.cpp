@@ -1,9 +1,11 @@
 #include "tessera/cost/stage_price.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "counts.h"
+#include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/collectives.h"
 #include "tessera/cost/tensor_parallel.h"
@@ -58,6 +60,53 @@ class GroupPrice final : public StagePrice {
   std::int32_t kv_bitwidth_;
 };
 
+/// Devices of several types with equal shards: what follows waits for the slowest.
+class Slowest final : public LatencyModel {
+ public:
+  explicit Slowest(std::vector<std::unique_ptr<LatencyModel>> types) : types_(std::move(types)) {}
+
+  Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                   const LayerWork& work) const override {
+    return slowest(
+        [&](const LatencyModel& of) { return of.layer(layer, bitwidth, kv_bitwidth, work); });
+  }
+  Prediction attention(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                       const LayerWork& work) const override {
+    return slowest(
+        [&](const LatencyModel& of) { return of.attention(layer, bitwidth, kv_bitwidth, work); });
+  }
+  Prediction embedding(const ModelShape& model, double rows) const override {
+    return slowest([&](const LatencyModel& of) { return of.embedding(model, rows); });
+  }
+  Prediction lm_head(const ModelShape& model, double rows) const override {
+    return slowest([&](const LatencyModel& of) { return of.lm_head(model, rows); });
+  }
+  bool is_monotone() const override {
+    return std::all_of(types_.begin(), types_.end(),
+                       [](const auto& type) { return type->is_monotone(); });
+  }
+
+ private:
+  template <class Predict>
+  Prediction slowest(const Predict& predict) const {
+    Prediction most = predict(*types_.front());
+    for (std::size_t k = 1; k < types_.size(); ++k) {
+      Prediction other = predict(*types_[k]);
+      if (other.seconds.value > most.seconds.value) most = std::move(other);
+    }
+    return most;
+  }
+
+  std::vector<std::unique_ptr<LatencyModel>> types_;
+};
+
+std::unique_ptr<LatencyModel> device_model(const PricingContext& context, const Device& device) {
+  if (auto profile = profile_of(context, device)) {
+    return make_profiled(std::move(profile), context.kernel_set);
+  }
+  return make_roofline(device, context.kernel_set);
+}
+
 class Corrected final : public StagePrice {
  public:
   Corrected(std::unique_ptr<StagePrice> price, const Correction& correction)
@@ -95,16 +144,17 @@ class Corrected final : public StagePrice {
 
 std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
                                                const std::vector<std::size_t>& members) {
-  const Device& device = context.device(members.front());
-  const auto profile = profile_of(context, device);
-  std::unique_ptr<LatencyModel> member;
-  if (profile != nullptr) {
-    member = make_profiled(profile, context.kernel_set);
-  } else {
-    member = make_roofline(device, context.kernel_set);
+  std::vector<std::unique_ptr<LatencyModel>> types;
+  for (const std::size_t i : one_of_each_type(context.cluster, members)) {
+    types.push_back(device_model(context, context.device(i)));
   }
-  return make_tensor_parallel(std::move(member), static_cast<std::int64_t>(members.size()),
-                              slowest_link(context.cluster, members, members), profile);
+  const auto degree = static_cast<std::int64_t>(members.size());
+  const Link link = slowest_link(context.cluster, members, members);
+  if (types.size() > 1) {  // whose sums nobody has measured
+    return make_tensor_parallel(std::make_unique<Slowest>(std::move(types)), degree, link);
+  }
+  return make_tensor_parallel(std::move(types.front()), degree, link,
+                              profile_of(context, context.device(members.front())));
 }
 
 std::vector<LayerWork> units_of(const Workload& workload, double size, Phase phase) {

@@ -29,7 +29,8 @@ function M.stages_text(stages)
   for i, stage in ipairs(stages) do
     local last = stage.first_layer + stage.num_layers - 1
     local layers = stage.num_layers == 1 and "layer " .. last or ("layers %d to %d"):format(stage.first_layer, last)
-    texts[i] = ("%s on %s%s"):format(layers, stage.degree > 1 and stage.degree .. "x" or "", stage.device)
+    local is_counted = stage.degree > 1 and not stage.device:find("+", 1, true) -- unlike ones are in the name
+    texts[i] = ("%s on %s%s"):format(layers, is_counted and stage.degree .. "x" or "", stage.device)
   end
   return table.concat(texts, "; ")
 end

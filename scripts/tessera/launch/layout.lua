@@ -5,6 +5,18 @@ local solver = require "tessera.solver"
 
 local M = {}
 
+-- The least of a stage's devices, which a group of unlike ones names one after the other.
+local function compute_capability_of(stage, devices)
+  local least, types = math.huge, {}
+  for run in stage.device:gmatch "[^+]+" do
+    types[run], types[(run:gsub("^%d+x", ""))] = true, true
+  end
+  for _, device in ipairs(devices) do
+    if types[device.name] then least = math.min(least, device.compute_capability) end
+  end
+  return least
+end
+
 -- An engine of a placement, with what its pipeline of the plan says besides: batch, memory, kernels.
 local function engine_of(pipeline, placed, kernels)
   local problem = pipeline:problem()
@@ -22,7 +34,7 @@ local function engine_of(pipeline, placed, kernels)
       engine.stages[#engine.stages + 1] = {
         node = stage.node_index + 1, gpus = stage.gpus, degree = #stage.gpus, device = stage.device,
         first_layer = stage.first_layer, num_layers = stage.num_layers, bitwidths = stage.bitwidths,
-        memory = stages[k].memory, compute_capability = devices[stages[k].device_index + 1].compute_capability,
+        memory = stages[k].memory, compute_capability = compute_capability_of(stage, devices),
         backend = devices[stages[k].device_index + 1].backend,
       }
     end

@@ -169,6 +169,10 @@ local function limits_of(layout, engine, with_ray)
     limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
       .. "those)."):format(engine.kernel_set.name)
   end
+  if engine.stages[1].device:find("+", 1, true) then
+    limits[#limits + 1] = ("groups: %s hold equal shards, so that the slowest sets the pace and the smallest how much "
+      .. "fits; vLLM warns that they are unlike."):format(engine.stages[1].device)
+  end
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
   end

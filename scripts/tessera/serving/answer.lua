@@ -41,10 +41,13 @@ local function quality_words(row, published_bits)
   return ("perplexity %+.1f %% (predicted)"):format(100 * row.perplexity_increase)
 end
 
+local function is_unlike(part) return part.device:find("+", 1, true) ~= nil end
+
 -- What an engine of a row is, in the words of people who start it.
 local function engine_of(part)
-  if part.tensor_parallel * part.pipeline_parallel == 1 then return "one " .. part.device end
-  return ("%d x %s"):format(part.tensor_parallel * part.pipeline_parallel, part.device)
+  local width = part.tensor_parallel * part.pipeline_parallel
+  if width == 1 then return "one " .. part.device end
+  return ("%d %s %s"):format(width, is_unlike(part) and "of" or "x", part.device)
 end
 
 -- "12 % less", of a rate beside the first row's.
@@ -68,6 +71,7 @@ end
 
 -- Why no engine has one device of the part's type.
 local function why_not_alone(list, part)
+  if is_unlike(part) then return "no type of these alone serves as much" end
   local alone = ("%s, %d bits"):format(part.device, part.bitwidth)
   for _, refusal in ipairs(list.reasons) do
     if refusal.engine == alone and refusal.missing_bytes then

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
+#include "tessera/core/device_group.h"
 #include "tessera/core/record_json.h"
 
 namespace tessera::placement_test {
@@ -103,11 +104,38 @@ TEST(StageDevices, GoByNodeNamesAndGpus) {
   using Devices = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(stage_devices(placed, placed.engines[0], cluster()), (Devices{{2, 0}, {3}}));
   EXPECT_EQ(stage_devices(placed, placed.engines[1], cluster()), (Devices{{4}}));
-  expect_error(ErrorCode::invalid_argument, {"stages[2]", "GPU 0 of node 'b', a L4", "T4-16G"},
+  expect_error(ErrorCode::invalid_argument, {"stages[2]", "GPU 0 of node 'b', L4;", "T4-16G"},
                [&] { stage_devices(placement, placement.engines[0], cluster()); });
   placed.engines[0].stages[1].gpus = {7};
-  expect_error(ErrorCode::invalid_argument, {"stages[2]", "GPU 7", "none there"},
+  expect_error(ErrorCode::invalid_argument, {"stages[2]", "GPU 7", "0 of these there"},
                [&] { stage_devices(placed, placed.engines[0], cluster()); });
+}
+
+TEST(StageDevices, MayBeUnlikeInAGroup) {
+  Placement placed = two_engines();
+  placed.engines.pop_back();
+  placed.engines[0].stages = {{"T4-16G+2xL4", 1, {0, 1, 2}, 0, 3, {4, 4, 4}}};
+  EXPECT_EQ(placed.engines[0].stages[0].group_name(), "T4-16G+2xL4");
+  using Devices = std::vector<std::vector<std::size_t>>;
+  EXPECT_EQ(stage_devices(placed, placed.engines[0], cluster()), (Devices{{1, 3, 4}}));
+  placed.engines[0].stages[0].gpus = {1, 0, 2};
+  expect_error(ErrorCode::invalid_argument,
+               {"GPU 1, 0, 2 of node 'b', T4-16G+2xL4;", "has L4+T4-16G+L4 there"},
+               [&] { stage_devices(placed, placed.engines[0], cluster()); });
+}
+
+TEST(DeviceGroup, IsNamedByItsDevicesInOrder) {
+  const Cluster of = cluster();
+  const auto name = [&](const std::vector<std::size_t>& members) {
+    return group_name(group_type(of, members), std::ssize(members));
+  };
+  EXPECT_EQ(name({0}), "T4-16G");
+  EXPECT_EQ(name({0, 2}), "2xT4-16G");
+  EXPECT_EQ(name({1, 3, 4}), "T4-16G+2xL4");
+  EXPECT_EQ(name({3, 1, 4}), "L4+T4-16G+L4");
+  EXPECT_EQ(one_of_each_type(of, {3, 1, 4}), (std::vector<std::size_t>{3, 1}));
+  EXPECT_EQ(types_in("T4-16G"), (std::vector<std::string>{"T4-16G"}));
+  EXPECT_EQ(types_in("10xL4+T4-16G+L4"), (std::vector<std::string>{"L4", "T4-16G"}));
 }
 
 }  // namespace

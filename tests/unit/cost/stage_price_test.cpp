@@ -9,6 +9,7 @@
 #include "expect_error.h"
 #include "shapes.h"
 #include "tessera/cost/collectives.h"
+#include "tessera/cost/device_group.h"
 #include "tessera/cost/price_cache.h"
 
 namespace tessera::cost::stage_price_test {
@@ -100,6 +101,35 @@ TEST(StagePrice, AGroupHoldsHalfAndSumsTwice) {
   const Link link = slowest_link(of.cluster, {0, 1}, {0, 1});
   EXPECT_DOUBLE_EQ(make_stage_price(of, {0, 1}, 16)->layer_s(layer, 16, kDecode),
                    half + 2 * all_reduce_s(3 * 4 * 2, 2, link));
+}
+
+// Shards are equal: the time of the slower, whose sums nobody has measured, and the room of the
+// smaller.
+TEST(StagePrice, AnUnlikeGroupIsAsItsSlowestAndItsSmallest) {
+  PricingContext of = context();
+  of.cluster.devices.push_back({test::device("fast", 8, 4e-9, 1e21, 8), 0});
+  of.cluster.devices.back().device.pcie_bytes_per_s = 16;
+  const LayerShape& layer = of.model.layer_classes[0];
+  const auto slow = make_stage_price(of, {0, 1}, 16);
+  for (const std::vector<std::size_t>& members : {std::vector<std::size_t>{0, 3}, {3, 0}}) {
+    const auto both = make_stage_price(of, members, 16);
+    for (const LayerWork& work : {kDecode, kChunk}) {
+      EXPECT_DOUBLE_EQ(both->layer_s(layer, 16, work), slow->layer_s(layer, 16, work));
+      EXPECT_DOUBLE_EQ(both->attention_s(layer, 16, work), slow->attention_s(layer, 16, work));
+    }
+    EXPECT_DOUBLE_EQ(both->embedding_s(3), slow->embedding_s(3));
+    EXPECT_DOUBLE_EQ(both->head_s(3), slow->head_s(3));
+    EXPECT_TRUE(both->is_monotone());
+    EXPECT_DOUBLE_EQ(empty_account(of, members, {}).left_bytes(),
+                     empty_account(of.device(3), {}, 2).left_bytes());
+    EXPECT_NE(group_key(of, members, 16), group_key(of, {0, 1}, 16));
+  }
+  EXPECT_TRUE(has_kernel(of, {0, 3}, 8));
+  of.cluster.devices.back().device.compute_capability = 6;
+  of.kernel_set.rules[0].min_compute_capability = 7;
+  EXPECT_TRUE(has_kernel(of, {0, 1}, 8));
+  EXPECT_FALSE(has_kernel(of, {0, 3}, 8));
+  EXPECT_TRUE(has_kernel(of, {0, 3}, 16));
 }
 
 TEST(StagePrice, HostHopAndReturnByHand) {

@@ -57,8 +57,8 @@ TEST(Configurations, TypesStandInTheOrderOfTheCluster) {
   ASSERT_EQ(types.size(), 2U);
   EXPECT_EQ(types[0]->name, "L4");
   EXPECT_EQ(types[0]->count, 5);
-  EXPECT_EQ(types[0]->widest, 3);
-  EXPECT_EQ(types[1]->widest, 2);
+  EXPECT_EQ(types[0]->widest(), 3);
+  EXPECT_EQ(types[1]->widest(), 2);
 }
 
 // Parts stand beside each other, and engines of a part keep their place in a cluster of their own.
@@ -223,6 +223,7 @@ TEST(PlanServing, PipelinesOverUnlikeDevicesServeWhatNoTypeHolds) {
   ServingRequest request = request_of("(1xL40S+1xA100-40G)", ServingGoal::rate);
   request.model = shipped("qwen2.5-32b");
   request.bitwidths = {16};
+  request.tensor_parallel = {1};
   request.slos = {slo_of(5, 0.3)};
   request.unlike_devices = false;
   EXPECT_TRUE(plan_serving(request, folders()).rows.empty());
@@ -252,6 +253,33 @@ TEST(PlanServing, StagesOfAPipelineHaveOneKernelSet) {
   const ServingPlans plans = plan_serving(request, folders());
   ASSERT_FALSE(plans.rows.empty()) << plans.why_none;
   EXPECT_EQ(plans.rows.front().parts.front().device, "V100-32G+A100-40G");
+}
+
+// A token at a time: two cards that share each layer are faster than two in a row.
+TEST(PlanServing, GroupsOfUnlikeDevicesServeWhatNoTypeIsFastEnoughFor) {
+  ServingRequest request = request_of("(1xRTX-3090+1xRTX-4090)", ServingGoal::rate);
+  request.model = shipped("qwen2.5-32b");
+  request.bitwidths = {4};
+  request.slos = {slo_of(20, 1)};
+  request.limit = 20;
+  const ServingPlans plans = plan_serving(request, folders());
+  const auto group = std::find_if(plans.rows.begin(), plans.rows.end(), [](const ServingRow& row) {
+    return row.parts.front().device == "RTX-3090+RTX-4090" && row.tensor_parallel == 2;
+  });
+  ASSERT_NE(group, plans.rows.end());
+  EXPECT_EQ(group->layout, "1 x RTX-3090+RTX-4090 TP2");
+  EXPECT_EQ(group->pipeline_parallel, 1);
+  EXPECT_EQ(group->parts.front().devices, (std::vector<std::int64_t>{0, 1}));
+  const Placement& placement = group->deployment->placement.value();
+  EXPECT_EQ(placement.engines.front().stages.front().device, "RTX-3090+RTX-4090");
+  request.slos = {slo_of(20, 0.022)};
+  const ServingPlans fast = plan_serving(request, folders());
+  ASSERT_FALSE(fast.rows.empty()) << fast.why_none;
+  EXPECT_EQ(fast.rows.front().layout, "1 x RTX-3090+RTX-4090 TP2");
+  request.unlike_devices = false;
+  const ServingPlans alone = plan_serving(request, folders());
+  const double rate = alone.rows.empty() ? 0 : alone.rows.front().rate_per_s;
+  EXPECT_GE(fast.rows.front().rate_per_s, 1.3 * rate);
 }
 
 TEST(PlanServing, PipelinesOverUnlikeDevicesLowerNoRate) {

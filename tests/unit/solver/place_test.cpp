@@ -27,22 +27,37 @@ Cluster random_cluster(std::mt19937& random) {
   for (std::size_t i = 0; i < count; ++i) {
     Device device;
     device.name = below(2) == 0 ? "small" : "large";
+    if (device.name == "small" && count % 3 == 0) device.backend = "rocm";
     cluster.devices.push_back({device, below(cluster.nodes.size())});
   }
   return cluster;
 }
 
+bool is_for(const DeploymentShape& shape, const std::string& type) {
+  return shape.devices.empty() || type == shape.devices.front();
+}
+
+/// Whether no node has a group of one type.
+bool has_unlike_groups(const Cluster& cluster, const DeploymentShape& shape) {
+  std::map<std::pair<std::size_t, std::string>, std::int64_t> counts;
+  for (const ClusterDevice& slot : cluster.devices) ++counts[{slot.node_index, slot.device.name}];
+  return std::none_of(counts.begin(), counts.end(), [&](const auto& of) {
+    return is_for(shape, of.first.second) && of.second >= shape.tensor_parallel;
+  });
+}
+
 /// Engines that fit, counted: whole ones of each node's groups, then what is left over together.
 std::int64_t slow_room(const Cluster& cluster, const DeploymentShape& shape) {
+  const bool unlike = has_unlike_groups(cluster, shape);
   std::map<std::size_t, std::map<std::string, std::int64_t>> counts;
-  for (const ClusterDevice& slot : cluster.devices) ++counts[slot.node_index][slot.device.name];
+  for (const ClusterDevice& slot : cluster.devices) {
+    if (!is_for(shape, slot.device.name)) continue;
+    ++counts[slot.node_index][unlike ? slot.device.backend.value_or("cuda") : slot.device.name];
+  }
   std::int64_t engines = 0, rest = 0;
-  for (const auto& [node, by_type] : counts) {
+  for (const auto& [node, by_kind] : counts) {
     std::int64_t groups = 0;
-    for (const auto& [type, count] : by_type) {
-      if (shape.devices.empty() || type == shape.devices.front())
-        groups += count / shape.tensor_parallel;
-    }
+    for (const auto& [kind, count] : by_kind) groups += count / shape.tensor_parallel;
     engines += groups / shape.pipeline_parallel;
     rest += groups % shape.pipeline_parallel;
   }
@@ -59,10 +74,14 @@ void expect_sound(const Placement& placement, const Cluster& cluster,
       EXPECT_EQ(stage.degree(), shape.tensor_parallel);
       EXPECT_TRUE(shape.devices.empty() || stage.device == shape.devices.front());
     }
+    const bool unlike = has_unlike_groups(cluster, shape);
     for (const auto& members : stage_devices(placement, engine, cluster)) {
       EXPECT_TRUE(std::is_sorted(members.begin(), members.end()));
-      for (const std::size_t device : members) {
-        EXPECT_EQ(cluster.devices[device].node_index, cluster.devices[members.front()].node_index);
+      const ClusterDevice& first = cluster.devices[members.front()];
+      for (const std::size_t i : members) {
+        EXPECT_EQ(cluster.devices[i].node_index, first.node_index);
+        EXPECT_EQ(cluster.devices[i].device.backend, first.device.backend);
+        EXPECT_TRUE(unlike || cluster.devices[i].device.name == first.device.name);
       }
     }
   }

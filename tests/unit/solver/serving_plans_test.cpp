@@ -7,6 +7,7 @@
 #include "placed_plans.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/plan/check_plan.h"
+#include "tessera/solver/plan/place_plan.h"
 #include "tessera/solver/serving/kv_capacity.h"
 
 namespace tessera::solver::serving_plans_test {
@@ -40,6 +41,31 @@ TEST(ServingPlans, DevicesAreUsedGroupByGroup) {
     EXPECT_EQ(plan.stages[0].device, "2xA100-40G");
     EXPECT_EQ(plan.stages[1].device_index, 2);
   }
+}
+
+// Where no type has as many on a node, a group is of what is there.
+TEST(ServingPlans, GroupsMayBeOfUnlikeDevices) {
+  const auto plans =
+      placed_plans("qwen2.5-14b", "2x(1xRTX-3090+1xRTX-4090)", {.tensor_parallel = 2});
+  ASSERT_EQ(plans.size(), 2U);
+  for (const PipelinePlan& plan : plans) {
+    EXPECT_EQ(check_plan(plan), std::nullopt);
+    ASSERT_EQ(plan.stages.size(), 1U);
+    EXPECT_EQ(plan.stages[0].device, "RTX-3090+RTX-4090");
+    const Placement placement = placement_of(plan);
+    EXPECT_EQ(placement.engines[0].stages[0].group_name(), "RTX-3090+RTX-4090");
+  }
+  const auto both = placed_plans("qwen2.5-14b", "2x(1xRTX-3090+1xRTX-4090)",
+                                 {.tensor_parallel = 2, .pipeline_parallel = 2});
+  ASSERT_EQ(both.size(), 1U);
+  EXPECT_EQ(check_plan(both[0]), std::nullopt);
+  EXPECT_EQ(both[0].stages[1].device, "RTX-3090+RTX-4090");
+  // The cache is that of two of the smaller.
+  const auto tokens = [](const std::string& cluster) {
+    return kv_capacity(placed_plans("qwen2.5-14b", cluster, {.tensor_parallel = 2}).front(), {})
+        .tokens();
+  };
+  EXPECT_EQ(tokens("(1xRTX-4090+1xRTX-5090)"), tokens("2xRTX-4090"));
 }
 
 // Two of three groups of a node make a pipeline, the third joins one of the other node.

@@ -205,6 +205,21 @@ TEST(Mesh, GroupsTakeDevicesInOrder) {
   }
 }
 
+// A list for each node: of its devices in order, whatever they are.
+TEST(Mesh, OfNodesHasUnlikeGroups) {
+  const Cluster c = cluster({{test::t4(), 0}, {test::v100(), 0}, {test::t4(), 1}, {test::t4(), 0}});
+  const auto groups = solver::mesh_groups(c, solver::Mesh{{2}, {1}});
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].name, "T4-16G+V100-32G");
+  EXPECT_THAT(groups[0].members, ElementsAre(ElementsAre(0, 1)));
+  EXPECT_THAT(groups[1].members, ElementsAre(ElementsAre(2)));
+  EXPECT_EQ(solver::mesh_groups(c, solver::Mesh{{3}, {1}})[0].name, "T4-16G+V100-32G+T4-16G");
+  for (const solver::Mesh& wrong : std::vector<solver::Mesh>{{{4}, {1}}, {{2, 2}, {1}}, {{2}}}) {
+    expect_error(ErrorCode::invalid_argument, {"for each node"},
+                 [&] { solver::mesh_groups(c, wrong); });
+  }
+}
+
 TEST(Mesh, ListsEveryCut) {
   const Cluster four = cluster(std::vector<std::pair<Device, std::size_t>>(4, {test::t4(), 0}));
   const auto choices = solver::list_meshes(test::opt_13b(), four, {1, 2, 4});

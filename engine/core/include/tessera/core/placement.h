@@ -16,7 +16,7 @@ enum class EngineRole { mixed, prefill, decode };
 
 /// Consecutive layers on a tensor-parallel group of devices, or on one.
 struct PlacedStage {
-  std::string device;           ///< type of all its devices: "T4-16G"
+  std::string device;           ///< as group_type has it: "T4-16G", "RTX-3090+RTX-4090"
   std::int64_t node_index = 0;  ///< into Placement::nodes
   /// Their numbers among the devices of the node; tensor-parallel rank r runs on gpus[r].
   std::vector<std::int64_t> gpus;
@@ -25,7 +25,7 @@ struct PlacedStage {
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]
 
   std::int64_t degree() const { return static_cast<std::int64_t>(gpus.size()); }
-  /// "T4-16G", "2xT4-16G"
+  /// With their number: "2xT4-16G".
   std::string group_name() const;
 
   friend bool operator==(const PlacedStage&, const PlacedStage&) = default;
@@ -96,7 +96,7 @@ struct Fields<PlacedStage> {
     return {.name = name, .doc = doc, .min = 0, .max = kMostPlaced};
   };
   static constexpr auto list = std::tuple{
-      field<&S::device>({.name = "device", .doc = "Type of its devices"}),
+      field<&S::device>({.name = "device", .doc = "Types of its devices"}),
       field<&S::node_index>(index("node_index", "Their node, into nodes (0-based)")),
       field<&S::gpus>(index("gpus", "Their numbers on the node, by tensor-parallel rank")),
       field<&S::first_layer>(index("first_layer", "First layer (0-based)")),

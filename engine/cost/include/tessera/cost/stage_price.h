@@ -34,8 +34,8 @@ struct PricingContext {
   const Device& device(std::size_t index) const { return cluster.devices[index].device; }
 };
 
-/// The model of one tensor-parallel group, or device, of the cluster: by its profile where there is
-/// one, else the roofline. @param members into the cluster's devices, at least one
+/// The model of one tensor-parallel group, or device: by its profile where there is one, else the
+/// roofline; of unlike devices the slowest each time. @param members into the cluster's, at least 1
 std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
                                                const std::vector<std::size_t>& members);
 

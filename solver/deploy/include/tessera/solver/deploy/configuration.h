@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,19 +10,20 @@
 #include "tessera/core/cluster.h"
 #include "tessera/solver/serving/place.h"
 
-/// What an engine may be: a shape on devices of one type, or a pipeline over unlike ones, with
-/// bitwidths and limits.
+/// What an engine may be: a shape on devices of one type or over unlike ones, with bitwidths and
+/// limits.
 namespace tessera::solver {
 
 /// Tokens of a step that servers on any GPU have where nobody says (vllm/engine/arg_utils.py).
 inline constexpr std::int64_t kUsualTokens = 2048;
 
-/// The devices of a cluster that are of one type, or of several for pipelines over them.
+/// The devices of a cluster that are of one type, or of several for engines over them.
 struct DeviceType {
   std::string name;  ///< "A100-40G+T4-16G" of several
   std::vector<std::string> types;
   std::int64_t count = 0;
-  std::int64_t widest = 0;  ///< most devices of a type on one node; of several the least of them
+  std::vector<std::int64_t> on_node;  ///< [node] how many it has
+  std::int64_t widest() const { return *std::max_element(on_node.begin(), on_node.end()); }
   std::optional<double> price_usd_per_h;
   double compute_capability = 0;
   std::int64_t usual_tokens = kUsualTokens;  ///< of a step on this one

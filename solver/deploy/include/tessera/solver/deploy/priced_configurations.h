@@ -16,9 +16,10 @@ namespace tessera::solver {
 std::vector<std::shared_ptr<PricedConfiguration>> priced_configurations(
     ServingSearch& search, const std::shared_ptr<const DeviceType>& type);
 
-/// The same of pipelines over devices of several types, where the request wants them: over all
-/// groups of a degree of two of the types, or of all of them, in the order of the cluster, or cut
-/// into equal ones. Their layers are split to balance the time of the stages.
+/// The same of engines over devices of several types, where the request wants them: pipelines over
+/// all groups of a degree of two of the types, or of all of them, in the order of the cluster, or
+/// cut into equal ones, whose layers are split to balance the time of the stages; and single groups
+/// of unlike devices, where no type has as many on a node.
 std::vector<std::shared_ptr<PricedConfiguration>> unlike_configurations(ServingSearch& search);
 
 /// The configuration as an engine of a pool of prefill or decode engines, with the seats that suit

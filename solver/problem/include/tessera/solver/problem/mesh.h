@@ -10,14 +10,15 @@
 
 namespace tessera::solver {
 
-/// How the devices of each type and node, in the order in which these first appear in the cluster,
-/// are joined into tensor-parallel groups: degrees, largest first, with a sum of at most their
-/// number. Devices beyond it are in no group, so no plan uses them.
+/// How the devices of each type and node, or with fewer lists of each node, in cluster order, are
+/// joined into tensor-parallel groups, those of nodes of unlike devices too: degrees, largest
+/// first, with a sum of at most their number. Devices beyond it are in no group, so no plan uses
+/// them.
 using Mesh = std::vector<std::vector<std::int32_t>>;
 
-/// Tensor-parallel groups that the planner cannot tell apart: same type, node and degree.
+/// Tensor-parallel groups that the planner cannot tell apart: same types, node and degree.
 struct MeshGroup {
-  std::string name;  ///< "2xT4-16G"; of single devices "T4-16G"
+  std::string name;  ///< "2xT4-16G", "T4-16G", "L4+A10"
   std::int32_t degree = 1;
   std::vector<std::vector<std::size_t>> members;  ///< [group][member] into the cluster's devices
 };

@@ -30,8 +30,9 @@ struct DeploymentShape {
 std::vector<std::int64_t> vllm_layer_split(std::int64_t num_layers, std::int64_t num_stages);
 
 /// Engines of these shapes beside each other, each on devices that those before leave. Groups are
-/// consecutive devices of a type on a node; pipelines are consecutive groups, of one node as far as
-/// they go, then of what nodes leave over.
+/// consecutive devices of a type on a node, or where no node has as many of one, of those of its
+/// types that share a backend: equal shards, so as fast as the slowest; pipelines are consecutive
+/// groups, of one node as far as they go, then of what nodes leave over.
 /// @return nothing where there are too few devices
 /// @throws Error{invalid_argument | out_of_range} naming the field: a degree that does not cut the
 /// model, more stages than layers, bitwidths that are neither one nor one for each layer, layers of
