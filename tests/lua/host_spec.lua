@@ -69,3 +69,26 @@ describe("print", function()
     assert.is_false((pcall(print, odd)))
   end)
 end)
+
+describe("the command line", function()
+  local function tessera(...) return host.run_program({ host.program, ... }, "") end
+
+  it("says what is a word without a flag", function()
+    for verb, usage in pairs { support = "MODEL [DEVICE]", indicator = "MODEL_DIR", generate = "MODEL" } do
+      local status, _, err = tessera(verb, "--model=opt-13b")
+      assert.equal(2, status)
+      local said = ("'--model'; it is a word without a flag: tessera %s %s\n"):format(verb, usage)
+      assert.truthy(err:find(said, 1, true), err)
+    end
+    local _, _, err = tessera("support", "--mode", "x")
+    assert.is_nil(err:find("a word without", 1, true))
+    _, _, err = tessera("plan", "--modle", "x")
+    assert.matches("did you mean '%-%-model'", err)
+  end)
+
+  it("shows once which flags may be turned off", function()
+    local _, out = tessera("plan", "--help")
+    assert.matches("\n  %-%-%[no%-%]beside +Shows", out)
+    assert.is_nil(out:find("{false}", 1, true))
+  end)
+end)
