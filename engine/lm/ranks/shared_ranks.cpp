@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -159,17 +158,13 @@ class SharedReducer final : public Reducer {
   }
 
   void wait_for(std::int32_t peer) {
-    // A few microseconds for one that runs beside this rank; then the core, for one that shares it:
-    // on two busy cores a sum of 2 KB takes 2 us so, 7 asleep at once and 33 after a long spin.
-    constexpr int kSpins = 60, kYields = 100;
+    // 2 us awake, for one that runs beside this rank. Not longer, and asleep rather than by giving
+    // up the core: on busy cores a spin of 33 us doubles the time, and a yield lasts milliseconds.
+    constexpr int kSpins = 60;
     Place& place = memory_->place(peer);
-    for (int i = 0; i < kSpins + kYields; ++i) {
+    for (int i = 0; i < kSpins; ++i) {
       if (has_arrived(place.arrived.load(std::memory_order_acquire))) return;
-      if (i < kSpins) {
-        relax();
-      } else {
-        ::sched_yield();
-      }
+      relax();
     }
     // One that is woken by nobody, since its rank is gone, looks at the clock so often.
     constexpr std::chrono::milliseconds kGlance{20};
