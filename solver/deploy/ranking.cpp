@@ -31,7 +31,7 @@ bool spans_types(const FoundDeployment& found) {
 }
 
 /// What nobody starts for a little more, and what no measured run vouches for: pools, with a link
-/// and a proxy, and pipelines over unlike devices.
+/// and a proxy, and engines over unlike devices.
 bool is_elaborate(const FoundDeployment& found) {
   return is_disaggregated(found) || spans_types(found);
 }
@@ -186,7 +186,7 @@ const char* burden_of(const FoundDeployment& other, const FoundDeployment& chose
   if (is_disaggregated(other) && !is_disaggregated(chosen)) {
     return "a second pool, its link and a proxy";
   }
-  if (spans_types(other) && !spans_types(chosen)) return "a pipeline over unlike devices";
+  if (spans_types(other) && !spans_types(chosen)) return "an engine over unlike devices";
   const Complexity more = complexity_of(other), less = complexity_of(chosen);
   if (more.is_cramped != less.is_cramped) return "a KV cache that takes no long request";
   if (more.kinds != less.kinds) return "another kind of engine";
@@ -206,7 +206,9 @@ std::string given_up(const FoundDeployment& other, const FoundDeployment& chosen
                : fmt::format(", {:.2g} % {}", std::fabs(gain), gain > 0 ? "more" : "less");
   const auto more = other.usd_per_h(), less = chosen.usd_per_h();
   if (more && less && *more > *less) words += fmt::format(", for {:.2f} USD/h more", *more - *less);
-  return words + fmt::format(": not worth {}", burden_of(other, chosen));
+  words += fmt::format(": not worth {}", burden_of(other, chosen));
+  if (!is_elaborate(other) || is_elaborate(chosen)) return words;
+  return words + fmt::format(" below {:.0f} % more", 100 * (kWorthMore - 1));
 }
 
 }  // namespace
