@@ -14,9 +14,9 @@
 namespace tessera::profile {
 namespace {
 
-// From so many rows on, arithmetic bounds a layer on the CPUs that were looked at; beyond, a run
-// takes fewer layers in proportion.
-constexpr std::int64_t kRowsOfAllLayers = 64;
+// A run of more rows takes fewer layers in proportion, and the next run goes on behind them: all
+// are as cold as in a run of all, in a share of the time.
+constexpr std::int64_t kRowsOfAllLayers = 16;
 
 // Every byte of keys, values and scales: a small number in f32, bf16, f16 and int8. Pages that
 // nobody has written would all be one page of zeros.

@@ -96,7 +96,7 @@ TEST(Passes, TellsOfOneLayer) {
   const RandomModel random(llama(), 4);
   const auto model = load(random.path(), 16, 4);
   double now_s = 0;
-  PassesRequest request{.passes = {{Piece::layer, 1, 1, 0}, {Piece::layer, 2, 64, 0}},
+  PassesRequest request{.passes = {{Piece::layer, 1, 1, 0}, {Piece::layer, 4, 8, 0}},
                         .timing = {.repeats = 1, .least_s = 0},
                         .cpu = this_cpu(),
                         .clock = [&] { return now_s += 12; }};

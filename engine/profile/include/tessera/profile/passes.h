@@ -50,8 +50,8 @@ struct PassesRequest {
 
 /// Times passes through layers [first_layer, last_layer) of a loaded part, a layer the mean of
 /// those that a run takes: one after the other, as a stage reads them, so that their weights come
-/// from memory and not from a cache which one layer would fit into. Passes of many rows, which
-/// arithmetic bounds, take fewer layers a run.
+/// from memory and not from a cache which one layer would fit into. Passes of many rows take fewer
+/// layers a run.
 /// @param other what the other cores run; a model of its own, so that no cache line is shared
 /// @throws Error{out_of_range} for a pass beyond the model's context, Error{interrupted}
 std::vector<TimedPass> time_passes(const lm::LanguageModel& model, const lm::LanguageModel* other,
