@@ -1,5 +1,7 @@
 // The largest rate: all devices are used.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -18,7 +20,6 @@ constexpr std::size_t kRatios = 3;      // of the same two configurations
 constexpr double kAlike = 1.08;         // times another, an estimate that is as good
 constexpr std::size_t kMostTypes = 5;   // that are put beside each other, in every set
 constexpr double kTogether = 1.1;       // times what each does alone, about what they do together
-constexpr double kAboutAsGood = 1.25;   // times as good alone, what another may pass beside others
 constexpr double kPoolShare = 0.5;      // of the requests, for pools
 
 /// The best engines of several types, and what they promise alone.
@@ -161,12 +162,8 @@ class LargestRate final : public DeploymentObjective {
     }
   }
 
-  /// Adds the best engines of several types together. A slow type may cost the others more than it
-  /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
-  /// that may be better than what is known is tried, the most promising first.
-  static void beside_each_other(ServingSearch& search, std::vector<PricedPtr> engines,
-                                const std::vector<BestOfType>& types,
-                                std::vector<FoundDeployment>& list) {
+  /// Every set of engines on different types, the most promising first.
+  static std::vector<TypesTogether> sets_of(std::vector<PricedPtr> engines) {
     std::sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
       return a->total_per_s() > b->total_per_s();
     });
@@ -185,47 +182,81 @@ class LargestRate final : public DeploymentObjective {
     std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
       return a.promise_per_s > b.promise_per_s;
     });
+    return sets;
+  }
+
+  /// Adds the best engines of several types together. A slow type may cost the others more than it
+  /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
+  /// that may be better than what is known is tried, and of the best its neighbours, as long as one
+  /// is better.
+  static void beside_each_other(ServingSearch& search, std::vector<PricedPtr> engines,
+                                const std::vector<BestOfType>& types,
+                                std::vector<FoundDeployment>& list) {
     double best_per_s = best_rate(list);
-    std::vector<DeploymentPart> best;
-    const auto add = [&](const std::vector<DeploymentPart>& parts, double guess_per_s) {
+    std::vector<DeploymentPart> best;  // until one is better what was tried first
+    std::set<std::string> tried;
+    const auto is_better = [&](const std::vector<DeploymentPart>& parts, double guess_per_s) {
+      std::string name;
+      for (const DeploymentPart& part : parts) {
+        name += fmt::format("{} x {};", part.count, part.engine->name());
+      }
+      if (!tried.insert(name).second) return false;
+      if (best.empty()) best = parts;
       const auto found = search.sustained(parts, {.guess_per_s = guess_per_s,
                                                   .least_per_s = best_per_s,
                                                   .residence_s = residence_of(parts),
                                                   .num_engines = num_engines(parts)});
-      if (!found) return;
+      if (!found) return false;
       list.push_back({parts, found});
-      if (found->rate_per_s <= best_per_s) return;
+      if (found->rate_per_s <= best_per_s) return false;
       best_per_s = found->rate_per_s;
       best = parts;
+      return true;
     };
-    for (const TypesTogether& each : sets) {
+    for (const TypesTogether& each : sets_of(std::move(engines))) {
       if (each.promise_per_s * kTogether <= best_per_s) {
         ++search.bounded;
-        continue;
+      } else {
+        is_better(each.parts, each.promise_per_s);
       }
-      add(each.parts, each.promise_per_s);
     }
-    // The best engine alone need not be the best beside others.
-    for (std::size_t k = 0; k < best.size(); ++k) {
-      const PricedPtr other = next_best(types, *best[k].engine);
-      if (other == nullptr) continue;
-      std::vector<DeploymentPart> parts = best;
-      parts[k] = {other, other->capacity};
-      add(parts, best_per_s);
+    for (bool goes_on = !best.empty(); goes_on;) {
+      const auto next = neighbours(types, best);
+      goes_on = std::any_of(next.begin(), next.end(),
+                            [&](const auto& other) { return is_better(other, best_per_s); });
     }
   }
 
-  /// The engine of the same devices and bits that is about as good; null: none.
-  static PricedPtr next_best(const std::vector<BestOfType>& types,
-                             const PricedConfiguration& engine) {
+  /// The best engine alone need not be the best beside others, nor need all of the slowest help.
+  static std::vector<std::vector<DeploymentPart>> neighbours(
+      const std::vector<BestOfType>& types, const std::vector<DeploymentPart>& parts) {
+    std::vector<std::vector<DeploymentPart>> list;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      for (const PricedPtr& other : about_as_good(types, *parts[k].engine)) {
+        list.push_back(parts);
+        list.back()[k] = {other, other->capacity};
+      }
+    }
+    if (parts.back().count > 1) {
+      list.push_back(parts);
+      --list.back().back().count;
+    }
+    return list;
+  }
+
+  /// Engines of other shapes on the same devices, at the same bits.
+  static std::vector<PricedPtr> about_as_good(const std::vector<BestOfType>& types,
+                                              const PricedConfiguration& engine) {
+    std::vector<PricedPtr> list;
+    std::set<std::string> shapes = {engine.shape()};
     for (const BestOfType& type : types) {
       for (const PricedPtr& other : type.best) {
         const bool is_alike = other->type == engine.type && other->bitwidth == engine.bitwidth;
-        if (!is_alike || other->name() == engine.name()) continue;
-        if (other->total_per_s() * kAboutAsGood >= engine.total_per_s()) return other;
+        if (!is_alike || other->total_per_s() * kAboutAsGood < engine.total_per_s()) continue;
+        if (shapes.insert(other->shape()).second) list.push_back(other);
       }
     }
-    return nullptr;
+    return list;
   }
 
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.

@@ -41,19 +41,34 @@ Priced holding(ServingSearch& search, Priced c) {
   return c;
 }
 
-/// Simulates the `keep` that are estimated to be the best of their type, the best of each bitwidth
-/// where engines of other types may stand beside it, and any other that may be better than the best
-/// of them, only as far as it has to pass them. The best first.
+/// Which of a list, in the order of estimates, may be the one to stand beside engines of other
+/// types: the first of each bitwidth, and those of other shapes that are about as good.
+class BesideOthers {
+ public:
+  bool take(const PricedConfiguration& c) {
+    const double estimate = c.estimate_per_s * static_cast<double>(c.capacity);
+    const double first = first_.try_emplace(c.bitwidth, estimate).first->second;
+    return estimate * kAboutAsGood >= first && shapes_.emplace(c.bitwidth, c.shape()).second;
+  }
+
+ private:
+  std::map<std::int32_t, double> first_;
+  std::set<std::pair<std::int32_t, std::string>> shapes_;
+};
+
+/// Simulates the `keep` that are estimated to be the best of their type, those that may stand
+/// beside engines of other types where there are some, and any other that may be better than the
+/// best of them, only as far as it has to pass them. The best first.
 std::vector<Priced> simulated(ServingSearch& search, const DeploymentObjective& objective,
                               std::vector<Priced> list, std::int64_t keep) {
   std::sort(list.begin(), list.end(), by_estimate);
   std::vector<Priced> best;
-  std::set<std::int32_t> bitwidths;
-  const bool beside_others = search.types().size() > 1;
+  BesideOthers beside;
+  const bool has_others = search.types().size() > 1;
   for (Priced& c : list) {
     double bar_per_s = 0;
-    const bool is_first = bitwidths.insert(c->bitwidth).second && beside_others;
-    if (keep-- <= 0 && !is_first && !best.empty()) {
+    const bool is_beside = has_others && beside.take(*c);
+    if (keep-- <= 0 && !is_beside && !best.empty()) {
       if (!objective.may_win(*c, *best.front())) {
         ++search.bounded;
         continue;

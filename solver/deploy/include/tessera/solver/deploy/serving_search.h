@@ -92,6 +92,9 @@ struct RateQuery {
 /// Times a rate, what is worth a change or a run, and what somebody would have to look after.
 inline constexpr double kBetterBy = 1.02, kWorthIt = 1.10;
 
+/// Times as good alone, what another engine may pass beside those of other types.
+inline constexpr double kAboutAsGood = 1.25;
+
 /// What all parts of a search share: the request, its traffic, prices, and what was refused.
 class ServingSearch {
  public:
