@@ -193,11 +193,12 @@ describe("tessera profile", function()
     local stem = folder .. "/profiles/" .. cpu.name(1) .. ".tessera"
     local profile = ts.profile { file = stem .. ".json" }
     assert.equal(cpu.name(1), profile.device)
-    local cluster = ts.detect { cpu = true }
-    local again, errors = ts.calibrate { device = cluster.devices[1], kernel_set = "tessera", samples = stem .. ".csv" }
+    local device = ts.detect({ cpu = true }).devices[1]
+    local again, errors = ts.calibrate { device = device, kernel_set = "tessera", samples = stem .. ".csv" }
     assert.equal(#profile.parts, #again.parts)
     assert.is_number(errors.after.median)
-    local plan = assert(ts.plan(ts.problem { model = own, cluster = cluster, kernel_set = "tessera",
+    -- On one of them: half a layer, which a group of two has, was not measured.
+    local plan = assert(ts.plan(ts.problem { model = own, cluster = { { device, 1 } }, kernel_set = "tessera",
       profiles = { profile }, bitwidths = { 4 },
       workload = ts.workload { prompt_tokens = 16, output_tokens = 16, batch_size = 2 } }))
     assert.equal("fitted", plan.provenance)
