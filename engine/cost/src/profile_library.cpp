@@ -133,8 +133,10 @@ bool is_known_device(const Device& device, const DataFolders& folders) {
 
 namespace {
 
-// The GPU of a sheet at another price, in another slot, or on a board without NVLink.
+// The GPU of a sheet at another price, in another slot, or on a board without NVLink; a share of a
+// CPU, whose free memory and rates are measured anew for each cluster file, by its name alone.
 bool is_gpu_of_sheet(Device device, const DataFolders& folders) {
+  if (device.backend == "cpu") return true;
   if (folders.find("devices", device.name).empty()) return false;
   const Device sheet = find_device(device.name, folders);
   device.price_usd_per_h = sheet.price_usd_per_h;
