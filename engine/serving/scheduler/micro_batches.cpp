@@ -184,6 +184,13 @@ class MicroBatches final : public Scheduler {
     done({0, unit.decodes, unit.micro_batch, unit.index});
   }
 
+  // Whose requests wait again, and begin a batch of their own.
+  void lost_steps() override {
+    num_under_way_ = 0;
+    done_.clear();
+    units_ = {};
+  }
+
   void pass(const Unit& unit, Ticks now) {
     done(unit);
     for (const std::size_t q : done_) {

@@ -403,6 +403,7 @@ void Scheduler::forget_all() {
   waiting_.for_each([&](Slot slot) {
     if (sequence(slot).kv.num_blocks > 0) give_back(at(slot));
   });
+  lost_steps();
 }
 
 std::int64_t Scheduler::slots_held() const {

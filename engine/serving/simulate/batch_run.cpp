@@ -293,7 +293,7 @@ class BatchSimulation {
       const Pass& pass = passes[track];
       if (pass.duration == 0) continue;
       spans_.push_back({track, UnitCost::phase_of(unit), unit.micro_batch, unit.index,
-                        to_seconds(pass.start), to_seconds(pass.duration)});
+                        to_seconds(pass.start), to_seconds(pass.duration), 0});
     }
   }
 

@@ -60,7 +60,9 @@ void save_chrome_trace(const BatchRun& run, const BatchPipeline& pipeline,
   name_tracks(out, run, pipeline);
   for (const BatchSpan& span : run.spans) {
     const auto& sizes = span.phase == BatchPhase::prefill ? prefill : decode;
-    add_span(out, span, sizes.at(static_cast<std::size_t>(span.micro_batch)));
+    add_span(out, span,
+             span.num_requests > 0 ? span.num_requests
+                                   : sizes.at(static_cast<std::size_t>(span.micro_batch)));
   }
   out.commit();
 }

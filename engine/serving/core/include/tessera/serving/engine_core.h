@@ -26,8 +26,8 @@ struct Work {
 /// What came of it.
 struct Done {
   std::int64_t step = 0;
-  StepTimes times;
-  std::vector<Generated> generated;  ///< [items]; of those that do not sample nothing is read
+  StepTimes times = {};
+  std::vector<Generated> generated = {};  ///< [items]; of those that do not sample nothing is read
 };
 
 /// Runs the steps of a model, or takes their times from somewhere. Works are executed and finished

@@ -246,6 +246,7 @@ class Scheduler {
   virtual void removed(Slot) {}            ///< about to be cancelled, or to lose its blocks
   virtual void pad(StepLoad&) const {}     ///< adds what a step computes for nobody
   virtual void completed(const Batch&) {}  ///< its results are in
+  virtual void lost_steps() {}             ///< all that are under way, whose results never come
   /// Whether `schedule` calls decode_in_step, and join_step where joins_step.
   virtual bool decodes_in_step() const { return false; }
   /// For Stretches: how many more steps like this one would be decided just the same, at most

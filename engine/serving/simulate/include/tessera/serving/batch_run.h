@@ -62,6 +62,7 @@ struct BatchSpan {
   std::int64_t micro_batch = 0;  ///< 0-based within its phase
   std::int64_t index = 0;        ///< chunk or round
   double start_s = 0, duration_s = 0;
+  std::int64_t num_requests = 0;  ///< 0: as the pipeline cuts its batch
 };
 
 /// When a request was answered.
