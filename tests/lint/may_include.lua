@@ -32,6 +32,14 @@ return {
     "engine/weights", "kernels",
   },
   ["engine/profile"] = { "engine/core", "engine/linear", "engine/lm", "engine/weights", "kernels" },
+  ["engine/run"] = {
+    "engine/core", "engine/lm", "engine/quant", "engine/serving", "engine/weights", "kernels",
+  },
+  -- Its rooms, of each other.
+  ["engine/run/wire"] = {},
+  ["engine/run/stage"] = { "engine/run/wire" },
+  ["engine/run/master"] = { "engine/run/stage", "engine/run/wire" },
+  ["engine/run/module"] = { "engine/run/master" },
   ["engine/torch"] = {
     "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/weights", "kernels",
   },

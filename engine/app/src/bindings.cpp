@@ -7,6 +7,7 @@
 #include "measure_lua.h"
 #include "quant_lua.h"
 #include "results_lua.h"
+#include "run_lua.h"
 #include "serving_lua.h"
 #include "solver_lua.h"
 #include "verbs.h"
@@ -24,6 +25,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   quant_lua::register_quant(L);
   lm_lua::register_lm(L);
   profile_lua::register_profile(L);
+  run_lua::register_run(L);
   serving_lua::register_serving(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);

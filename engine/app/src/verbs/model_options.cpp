@@ -1,10 +1,11 @@
-// Verbs that run models: `tessera generate`, `tessera quality`, `tessera bench`.
+// Verbs that run models: `tessera generate`, `execute`, `stage`, `quality`, `bench`.
 
 #include <algorithm>
 #include <initializer_list>
 
 #include "lm_lua.h"
 #include "quality_lua.h"
+#include "run_lua.h"
 #include "verbs.h"
 
 namespace tessera::app {
@@ -51,6 +52,31 @@ const OptionTable& generate_verb_options() {
                   {}};
     take(t, lm_lua::generate_options());
     take_model(t, {"rounding"});
+    return t;
+  }();
+  return table;
+}
+
+const OptionTable& execute_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t{"tessera execute",
+                  "Runs a saved plan and prints its answers, and what was predicted beside what was "
+                  "measured (tessera man execute)",
+                  "",
+                  {}};
+    t.options.push_back(as_text("prompts",
+                                "File: a prompt a line, or .jsonl with prompt or tokens, max_tokens, "
+                                "seed, id"));
+    take(t, run_lua::execute_options());
+    return t;
+  }();
+  return table;
+}
+
+const OptionTable& stage_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t = run_lua::stage_options();
+    t.name = "tessera stage";
     return t;
   }();
   return table;

@@ -1,0 +1,422 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <memory>
+
+#include "core_lua.h"
+#include "lm_lua.h"
+#include "run_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/run/module.h"
+#include "tessera/run/run_summary.h"
+#include "tessera/serving/served.h"
+
+namespace tessera {
+namespace run_lua {
+namespace {
+
+using run::Executed;
+
+/// The table that scripts hand over, beside the options: what they made of plan and prompts.
+class RequestReader {
+ public:
+  RequestReader(lua_State* L, int index) : L_(L), index_(index) {}
+
+  std::int64_t integer(const char* name, std::int64_t low, std::int64_t high) const {
+    push(name);
+    const std::int64_t value = lua_kit::check_integer(
+        L_, -1, path_ + name, static_cast<double>(low), static_cast<double>(high));
+    lua_pop(L_, 1);
+    return value;
+  }
+  double number(const char* name) const {
+    push(name);
+    const double value = lua_kit::check_number(L_, -1, path_ + name, 0, 1e18);
+    lua_pop(L_, 1);
+    return value;
+  }
+  std::string text(const char* name) const {
+    push(name);
+    std::string value = lua_kit::check_text(L_, -1, path_ + name);
+    lua_pop(L_, 1);
+    return value;
+  }
+  bool boolean(const char* name) const {
+    push(name);
+    const bool value = lua_kit::check_boolean(L_, -1, path_ + name);
+    lua_pop(L_, 1);
+    return value;
+  }
+  template <class T>
+  std::vector<T> integers(const char* name) const {
+    push(name);
+    std::vector<T> values;
+    lua_kit::for_each_item(
+        L_, lua_gettop(L_), path_ + name, [&](std::size_t, const std::string& item) {
+          values.push_back(static_cast<T>(lua_kit::check_integer(L_, -1, item, 0, 2147483647)));
+        });
+    lua_pop(L_, 1);
+    return values;
+  }
+  template <class Body>
+  void each(const char* name, Body&& body) const {
+    push(name);
+    lua_kit::for_each_item(L_, lua_gettop(L_), path_ + name, [&](std::size_t, const std::string&) {
+      body(RequestReader(L_, lua_gettop(L_)));
+    });
+    lua_pop(L_, 1);
+  }
+
+ private:
+  void push(const char* name) const { lua_kit::push_field(L_, index_, name, path_ + name); }
+  lua_State* L_;
+  int index_;
+  std::string path_ = "ts.execute.";
+};
+
+constexpr std::int64_t kMost = 2147483647;
+
+run::EngineRequest engine_of(const RequestReader& given) {
+  run::EngineRequest engine;
+  engine.bitwidths = given.integers<std::int32_t>("bitwidths");
+  engine.kv_bitwidth = given.integer("kv_bitwidth", 8, 16);
+  engine.batch_size = given.integer("batch_size", 1, kMost);
+  engine.prefill_micro_batch_size = given.integer("prefill_micro_batch_size", 1, kMost);
+  engine.decode_micro_batch_size = given.integer("decode_micro_batch_size", 1, kMost);
+  engine.chunk_tokens = given.integer("chunk_tokens", 0, kMost);
+  given.each("stages", [&](const RequestReader& stage) {
+    engine.stages.push_back(
+        {stage.integer("first_layer", 0, 1000000), stage.integer("num_layers", 0, 1000000), 0});
+  });
+  return engine;
+}
+
+run::Prompt prompt_of(const RequestReader& given, const lm::SamplingOptions& sampling) {
+  run::Prompt prompt;
+  prompt.tokens = given.integers<std::int32_t>("tokens");
+  prompt.max_tokens = given.integer("max_tokens", 1, kMost);
+  prompt.sampling = sampling;
+  prompt.sampling.seed = static_cast<std::uint64_t>(
+      given.integer("seed", 0, static_cast<std::int64_t>(kMaxExactInteger)));
+  return prompt;
+}
+
+void set_callbacks(const lua_kit::Options& options, run::ExecuteRequest& request) {
+  lua_State* L = options.state();
+  if (options.push("on_answer")) {
+    auto function = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_answer"));
+    request.answered = [function](std::size_t prompt, const run::Answer& answer) {
+      lua_State* state = function->state();
+      lua_kit::push_integer(state, static_cast<std::int64_t>(prompt) + 1);
+      lm_lua::push_ids(state, answer.tokens);
+      lua_kit::push_text(state, name_of(answer.stop_reason));
+      function->call(3, 0);
+    };
+  }
+  lua_pop(L, 1);
+  if (options.push("progress") && lua_isfunction(L, -1)) {
+    auto function = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("progress"));
+    request.progress = [function](bool loading, std::int64_t done, std::int64_t total,
+                                  std::int64_t tokens) {
+      lua_State* state = function->state();
+      lua_kit::push_text(state, loading ? "load" : "answer");
+      lua_kit::push_integer(state, done);
+      lua_kit::push_integer(state, total);
+      lua_kit::push_integer(state, tokens);
+      function->call(4, 0);
+    };
+  }
+  lua_pop(L, 1);
+  request.interrupted = lm_lua::interrupted;
+}
+
+void push_answers(lua_State* L, const Executed& executed) {
+  const std::size_t count = executed.answers.done.size();
+  lua_createtable(L, static_cast<int>(count), 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& answer = executed.answers.done[i];
+    if (answer) {
+      lua_createtable(L, 0, 4);
+      lm_lua::push_ids(L, answer->tokens);
+      lua_setfield(L, -2, "tokens");
+      lua_kit::set_text(L, "stop_reason", name_of(answer->stop_reason));
+      if (answer->first_token != serving::kNever) {
+        lua_kit::set_number(L, "ttft_s", serving::to_seconds(answer->first_token));
+        lua_kit::set_number(L, "e2e_s", serving::to_seconds(answer->last_token));
+      }
+    } else {
+      lua_pushboolean(L, 0);
+    }
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "answers");
+}
+
+void push_stages(lua_State* L, const Executed& executed) {
+  lua_createtable(L, static_cast<int>(executed.stages.size()), 0);
+  for (std::size_t i = 0; i < executed.stages.size(); ++i) {
+    const run::StageReport& stage = executed.stages[i];
+    lua_createtable(L, 0, 12);
+    lua_kit::set_integer(L, "engine", stage.engine + 1);
+    lua_kit::set_integer(L, "stage", stage.stage + 1);
+    lua_kit::set_integer(L, "rank", stage.rank);
+    lua_kit::set_integer(L, "first_layer", stage.first_layer);
+    lua_kit::set_integer(L, "num_layers", stage.num_layers);
+    lua_kit::set_number(L, "load_s", stage.loaded.load_s);
+    lua_kit::set_integer(L, "weight_bytes", stage.loaded.weight_bytes);
+    lua_kit::set_integer(L, "kv_cache_bytes", stage.loaded.kv_cache_bytes);
+    lua_kit::set_integer(L, "resident_bytes", stage.loaded.resident_bytes);
+    lua_kit::set_integer(L, "peak_bytes", stage.loaded.peak_bytes);
+    lua_kit::set_number(L, "busy_s", stage.busy_s);
+    lua_kit::set_number(L, "idle_ratio", stage.idle_ratio);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "stages");
+}
+
+void push_faults(lua_State* L, const Executed& executed) {
+  lua_createtable(L, static_cast<int>(executed.faults.size()), 0);
+  for (std::size_t i = 0; i < executed.faults.size(); ++i) {
+    const run::Fault& fault = executed.faults[i];
+    lua_createtable(L, 0, 5);
+    lua_kit::set_integer(L, "rank", fault.rank);
+    lua_kit::set_integer(L, "engine", fault.engine + 1);
+    lua_kit::set_integer(L, "stage", fault.stage + 1);
+    lua_kit::set_number(L, "at_s", static_cast<double>(fault.at) / run::kSecond);
+    lua_kit::set_text(L, "why", fault.why);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "faults");
+}
+
+int save_trace(lua_State* L) {
+  const auto& executed = *lua_kit::check_object<Executed>(L, 1, "run");
+  const std::size_t engine =
+      lua_isnoneornil(L, 3)
+          ? 0
+          : static_cast<std::size_t>(
+                lua_kit::check_integer(L, 3, "run:save_trace engine", 1,
+                                       static_cast<double>(executed.spans.size())) -
+                1);
+  serving::save_chrome_trace(run::spans_of(executed, engine), run::tracks_of(executed, engine),
+                             lua_kit::check_text(L, 2, "run:save_trace path"));
+  return 0;
+}
+
+/// check_options(options): whether ts.execute takes them.
+int check_options(lua_State* L) {
+  const lua_kit::Options options(L, 1, execute_options(), "ts.execute");
+  return 0;
+}
+
+/// execute(model, options, request): a table of what came of it, and the object that traces.
+int execute(lua_State* L) {
+  const lua_kit::Options model(L, 1, lm_lua::language_model_options(), "ts.execute");
+  const lua_kit::Options options(L, 2, execute_options(), "ts.execute");
+  const RequestReader given(L, 3);
+  run::ExecuteRequest request;
+  request.model = lm_lua::read_request(model);
+  lua_kit::read_options(options, request.options);
+  lm::SamplingOptions sampling;
+  lua_kit::read_options(options, sampling);
+  request.ignore_stop_tokens = options.boolean("ignore_stop_tokens");
+  given.each("engines",
+             [&](const RequestReader& engine) { request.engines.push_back(engine_of(engine)); });
+  given.each("prompts", [&](const RequestReader& prompt) {
+    request.prompts.push_back(prompt_of(prompt, sampling));
+  });
+  request.build = given.text("build");
+  request.program = given.text("program");
+  set_callbacks(options, request);
+  auto executed = std::make_shared<const Executed>(run::module().execute(std::move(request)));
+  const serving::BatchRun run = run::batch_run_of(*executed);
+  lua_createtable(L, 0, 24);
+  lua_kit::set_text(L, "state", name_of(executed->state));
+  lua_kit::set_text(L, "why", executed->why);
+  lua_kit::set_number(L, "load_s", executed->load_s);
+  lua_kit::set_number(L, "total_s", run.total_s);
+  lua_kit::set_number(L, "prefill_s", run.prefill_s);
+  lua_kit::set_number(L, "decode_s", run.decode_s);
+  lua_kit::set_number(L, "ttft_s", run.ttft_s);
+  lua_kit::set_number(L, "ttft_max_s", run.ttft_max_s);
+  lua_kit::set_number(L, "tpot_s", run.tpot_s);
+  lua_kit::set_number(L, "decode_round_s", run.decode_round_s);
+  lua_kit::set_number(L, "throughput_tok_s", run.throughput_tok_s);
+  lua_kit::set_integer(L, "num_refused", executed->num_refused);
+  lua_kit::set_text(L, "last_refused", executed->last_refused);
+  push_answers(L, *executed);
+  push_stages(L, *executed);
+  push_faults(L, *executed);
+  lua_kit::push_object(L, executed);
+  lua_setfield(L, -2, "measured");
+  return 1;
+}
+
+// "HOST:PORT", "[::1]:PORT"
+run::Address address_of(const std::string& text, const std::string& path) {
+  const std::size_t colon = text.rfind(':');
+  std::int32_t port = 0;
+  const char* end = text.data() + text.size();
+  if (colon == std::string::npos || colon == 0 ||
+      std::from_chars(text.data() + colon + 1, end, port).ptr != end || port < 1 || port > 65535) {
+    refuse(path, "{} is no HOST:PORT", quote(text));
+  }
+  std::string host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {std::move(host), port};
+}
+
+/// serve_stage(options, secret, build): why it ended, "" where it was let go
+int serve_stage(lua_State* L) {
+  run::StageRequest request;
+  const lua_kit::Options options(L, 1, stage_options(), "tessera stage");
+  request.rank = static_cast<std::int32_t>(options.integer("rank"));
+  request.master = address_of(options.text("connect"), options.path_of("connect"));
+  request.host = options.text("host");
+  request.parent = options.integer("parent");
+  if (options.given("secret_file")) {
+    request.secret = run::module().read_secret(options.text("secret_file"));
+  } else {
+    request.secret = lua_kit::check_text(L, 2, "tessera stage");
+  }
+  request.build = lua_kit::check_text(L, 3, "tessera stage");
+  lua_kit::push_text(L, run::module().serve_stage(request));
+  return 1;
+}
+
+// How layers are kept, as ts.language_model has it; bitwidths are the plan's.
+void add_model_options(OptionTable& table) {
+  for (OptionSpec option : lm_lua::language_model_options().options) {
+    if (option.name == "path" || option.name == "bitwidths" || option.name == "plan" ||
+        option.name == "progress" || table.find(option.name) != nullptr) {
+      continue;
+    }
+    if (option.name == "kv_bitwidth" || option.name == "threads") option.default_text.clear();
+    if (option.name == "device") {
+      option.default_text = "\"auto\"";
+      option.doc =
+          "auto: the plan's devices; cpu: stages on shares of this CPU, whatever the plan's are";
+    }
+    table.options.push_back(std::move(option));
+  }
+}
+
+OptionTable make_execute_options() {
+  OptionTable table{"ts.execute",
+                    "Runs a plan: each stage a process with its layers at their bitwidths, prompts "
+                    "in the plan's micro-batches (tessera man execute).",
+                    "tessera.Executed",
+                    {}};
+  table.options.push_back({.name = "model",
+                           .type = OptionType::text,
+                           .doc = "Folder with config.json, weights and tokenizer, or a GGUF file",
+                           .required = true});
+  table.options.push_back({.name = "prompts",
+                           .type = OptionType::table,
+                           .doc = "Texts, or lists of token ids, or { prompt = or tokens =, "
+                                  "max_tokens =, seed =, id = }",
+                           .lua_type = "(string|integer[]|table)[]",
+                           .required = true});
+  table.options.push_back({.name = "max_tokens",
+                           .type = OptionType::integer,
+                           .doc =
+                               "Most tokens of an answer; default: 128, or the plan's where that "
+                               "is less",
+                           .unit = "tokens",
+                           .min = 1,
+                           .max = static_cast<double>(kMost)});
+  table = lua_kit::option_table<run::ExecuteOptions>(
+      lua_kit::option_table<lm::SamplingOptions>(std::move(table)));
+  add_model_options(table);
+  table.options.push_back({.name = "trace",
+                           .type = OptionType::text,
+                           .doc = "File for a Chrome trace of the stages, for Perfetto"});
+  table.options.push_back({.name = "ignore_stop_tokens",
+                           .type = OptionType::boolean,
+                           .doc = "Goes on where the model ends its text",
+                           .default_text = "false"});
+  table.options.push_back({.name = "on_answer",
+                           .type = OptionType::callback,
+                           .doc = "Called as each prompt is answered, with its number",
+                           .lua_type = "fun(prompt: integer, tokens: integer[], stop_reason: "
+                                       "string)"});
+  table.options.push_back({.name = "progress",
+                           .type = OptionType::callback,
+                           .doc = "Called while workers load and prompts are answered; false for "
+                                  "silence. Default: a bar on a terminal",
+                           .lua_type = "fun(what: \"load\"|\"answer\", done: integer, total: "
+                                       "integer, tokens: integer)|false"});
+  return table;
+}
+
+}  // namespace
+
+const OptionTable& execute_options() {
+  static const OptionTable table = make_execute_options();
+  return table;
+}
+
+const OptionTable& stage_options() {
+  static const OptionTable table{
+      "tessera stage",
+      "A worker of a run: connects to the master, loads its layers, serves until it is let go",
+      "",
+      {{.name = "rank",
+        .type = OptionType::integer,
+        .doc = "Which worker it is, from 0; default: as torchrun, Slurm or mpirun say",
+        .min = 0,
+        .max = 65535},
+       {.name = "connect",
+        .type = OptionType::text,
+        .doc = "HOST:PORT of the master; default: as torchrun, Slurm or mpirun say"},
+       {.name = "host",
+        .type = OptionType::text,
+        .doc = "Where it listens for the stage before it",
+        .default_text = "\"127.0.0.1\""},
+       {.name = "secret_file",
+        .type = OptionType::text,
+        .doc = "File that only its owner may read, with what master and workers know"},
+       {.name = "parent",
+        .type = OptionType::integer,
+        .doc = "Process that it ends with; 0: none",
+        .default_text = "0",
+        .min = 0,
+        .max = 1e15}}};
+  return table;
+}
+
+void register_run(lua_State* L) {
+  lua_kit::register_object<Executed>(L);
+  lua_kit::register_module(L, "tessera.run",
+                           {{"check_options", lua_kit::guarded<check_options>},
+                            {"execute", lua_kit::guarded<execute>},
+                            {"serve_stage", lua_kit::guarded<serve_stage>}});
+  auto& reference = core_lua::environment(L).reference;
+  reference.add(execute_options());
+}
+
+}  // namespace run_lua
+
+template <>
+const lua_kit::ObjectType<run::Executed>& lua_kit::object_type<run::Executed>() {
+  static const ObjectType<run::Executed> type{
+      .name = "tessera.Measured",
+      .doc = "What ts.execute measured, as it was.",
+      .fields = {},
+      .methods =
+          {{"save_trace", guarded<run_lua::save_trace>, "(path: string, engine: integer?)",
+            "Writes a Chrome trace of an engine's stages (default: the first), for Perfetto"}},
+      .summary = [](const run::Executed& e) {
+        return fmt::format("measured: {} prompts, {}", e.answers.prompts.size(), name_of(e.state));
+      }};
+  return type;
+}
+
+}  // namespace tessera

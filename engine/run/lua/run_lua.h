@@ -1,0 +1,18 @@
+#pragma once
+
+#include <lua.hpp>
+
+#include "tessera/core/option.h"
+
+/// Plans that run, as scripts see them. Nothing here loads the runtime before a run begins.
+namespace tessera::run_lua {
+
+/// What ts.execute says of how a plan is run; of these `tessera execute` takes its flags.
+const OptionTable& execute_options();
+/// Of `tessera stage`.
+const OptionTable& stage_options();
+
+/// Makes `require "tessera.run"` work. Needs the core's environment.
+void register_run(lua_State* L);
+
+}  // namespace tessera::run_lua

@@ -1,0 +1,331 @@
+#include "tessera/run/execute.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <numeric>
+#include <optional>
+
+#include "tessera/core/access.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/record_json.h"
+#include "tessera/core/text.h"
+#include "tessera/core/units.h"
+#include "tessera/lm/module.h"
+#include "tessera/run/handshake.h"
+#include "tessera/run/journal.h"
+#include "tessera/run/local_workers.h"
+#include "tessera/run/tcp_transport.h"
+#include "tessera/run/worker.h"
+#include "tessera/weights/weights.h"
+
+namespace tessera::run {
+namespace {
+
+constexpr double kGraceToEnd_s = 3;
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+std::vector<std::int32_t> cores_of_machine() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<std::int32_t> cores;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (std::int32_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+class Run {
+ public:
+  explicit Run(ExecuteRequest request)
+      : request_(std::move(request)),
+        shape_(weights::model_of(*weights::Weights::open(request_.model.path))),
+        tokens_(lm::module().load_tokens(request_.model.path)) {
+    check();
+    result_.answers.prompts = std::move(request_.prompts);
+    result_.answers.done.resize(result_.answers.prompts.size());
+    fingerprint_ = model_fingerprint(request_.model.path);
+  }
+
+  Executed run() {
+    open_journal();
+    JobOptions job = job_options();
+    secret_ = secret();
+    TcpTransport transport({.host = request_.options.host,
+                            .port = request_.options.port,
+                            .secret = secret_,
+                            .build = request_.build});
+    std::optional<LocalWorkers> workers;
+    JobHooks hooks;
+    hooks.interrupted = request_.interrupted;
+    hooks.progress = request_.progress;
+    hooks.answered = [&](std::size_t prompt, const Answer& answer) {
+      if (journal_) journal_->add(prompt, answer);
+      if (request_.answered) request_.answered(prompt, answer);
+    };
+    const std::int64_t num_ranks = count_ranks();
+    if (request_.options.workers != Starter::others) {
+      workers.emplace(LocalWorkers::Options{
+          request_.program,
+          fmt::format("{}:{}",
+                      is_loopback(request_.options.host) ? request_.options.host : "127.0.0.1",
+                      transport.port()),
+          secret_, num_ranks});
+      hooks.restart = [&](std::int32_t rank) {
+        if (starts(rank)) workers->start(rank);
+      };
+      hooks.ending = [&](std::int32_t rank) { return workers->ending(rank); };
+    }
+    const Nanoseconds begin = transport.now();
+    Job master(std::move(job), result_.answers, transport, std::move(hooks));
+    for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
+      if (starts(rank)) workers->start(rank);
+    }
+    run_actor(master, transport);
+    if (workers) workers->stop(kGraceToEnd_s);
+    if (master.raised()) std::rethrow_exception(master.raised());
+    result_.load_s = static_cast<double>(transport.now() - begin - master.duration()) / kSecond;
+    take(master);
+    result_.num_refused = transport.num_refused();
+    result_.last_refused = transport.last_refused();
+    return std::move(result_);
+  }
+
+ private:
+  bool starts(std::int32_t rank) const {
+    switch (request_.options.workers) {
+      case Starter::itself:
+        return true;
+      case Starter::others:
+        return false;
+      case Starter::launcher:
+        return rank == 0;
+    }
+    return false;
+  }
+
+  std::int64_t count_ranks() const {
+    std::int64_t count = 0;
+    for (const EngineRequest& engine : request_.engines) count += std::ssize(engine.stages);
+    return count;
+  }
+
+  void check() const {
+    check_may_start_processes("ts.execute");
+    if (request_.prompts.empty()) refuse("prompts", "there are none");
+    if (!is_loopback(request_.options.host) && request_.options.secret_file.empty()) {
+      refuse("secret_file",
+             "host {} is reached from other machines, and whoever reaches it could take part; give "
+             "a file that holds a secret, the same for every stage",
+             quote(request_.options.host));
+    }
+    for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
+      check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));
+    }
+  }
+
+  void check_prompt(const Prompt& prompt, const std::string& path) const {
+    if (prompt.tokens.empty()) refuse(path, "it has no token");
+    const auto length = std::ssize(prompt.tokens);
+    if (length >= shape_.max_context_tokens) {
+      refuse(ErrorCode::out_of_range, path,
+             "{} tokens fill the context of {}, {} tokens, and nothing can follow; shorten it",
+             length, shape_.name, shape_.max_context_tokens);
+    }
+    for (const std::int32_t token : prompt.tokens) {
+      if (token >= 0 && token < shape_.vocab_size) continue;
+      refuse(ErrorCode::out_of_range, path, "token {} is none of the {} of {}", token,
+             shape_.vocab_size, shape_.name);
+    }
+  }
+
+  // Of all that the answers depend on.
+  std::string digest() const {
+    std::string text = fmt::format("{} {} {} {}\n", fingerprint_, request_.model.kv_bitwidth,
+                                   name_of(request_.model.dtype), request_.ignore_stop_tokens);
+    for (const EngineRequest& engine : request_.engines) {
+      LoadOrder order = load_order_of(request_.model);
+      order.path.clear();
+      order.bitwidths = engine.bitwidths;
+      order.threads = 0;
+      text += json_text(json_of(order)) + "\n";
+    }
+    for (const Prompt& prompt : result_.answers.prompts) {
+      const lm::SamplingOptions& s = prompt.sampling;
+      text += fmt::format("{} {} {} {} {} {}:", prompt.max_tokens, s.temperature, s.top_k, s.top_p,
+                          s.repetition_penalty, s.seed);
+      for (const std::int32_t token : prompt.tokens) text += fmt::format(" {}", token);
+      text += "\n";
+    }
+    return digest_of(text);
+  }
+
+  void open_journal() {
+    if (!request_.options.journal.empty()) {
+      journal_.emplace(request_.options.journal, digest(), result_.answers);
+    }
+  }
+
+  // Of workers that this process starts alone nobody else needs to know it.
+  std::string secret() const {
+    if (!request_.options.secret_file.empty()) return read_secret(request_.options.secret_file);
+    return request_.options.workers == Starter::itself ? make_nonce() : std::string();
+  }
+
+  std::int64_t most_new(const Prompt& prompt) const {
+    return std::min(prompt.max_tokens, shape_.max_context_tokens - std::ssize(prompt.tokens));
+  }
+
+  // For so many of the longest requests at a time.
+  std::int64_t blocks_for(std::int64_t batch_size) const {
+    std::vector<std::int64_t> blocks;
+    for (const Prompt& prompt : result_.answers.prompts) {
+      const std::int64_t tokens = std::ssize(prompt.tokens) + most_new(prompt) - 1;
+      blocks.push_back(ceil_div(tokens, lm::kBlockTokens));
+    }
+    std::sort(blocks.begin(), blocks.end(), std::greater<>());
+    const auto count = std::min<std::size_t>(blocks.size(), static_cast<std::size_t>(batch_size));
+    return std::accumulate(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count),
+                           std::int64_t{0});
+  }
+
+  JobOptions job_options() const {
+    JobOptions job;
+    const std::vector<std::int32_t> cores = cores_of_machine();
+    const auto per_rank =
+        static_cast<std::int64_t>(cores.size()) / std::max<std::int64_t>(1, count_ranks());
+    const bool pins = request_.options.pin && request_.options.workers == Starter::itself &&
+                      per_rank > 0 && request_.model.device == "cpu";
+    std::int64_t rank = 0;
+    for (const EngineRequest& given : request_.engines) {
+      EngineSpec spec;
+      spec.share = given.batch_size;
+      spec.kv_blocks = blocks_for(given.batch_size);
+      spec.options.scheduler = "micro_batches";
+      spec.options.max_num_seqs = given.batch_size;
+      spec.options.block_size = lm::kBlockTokens;
+      spec.options.enable_prefix_caching = false;
+      spec.options.max_model_len = shape_.max_context_tokens;
+      spec.options.prefill_micro_batch_size = given.prefill_micro_batch_size;
+      spec.options.decode_micro_batch_size = given.decode_micro_batch_size;
+      spec.options.chunk_tokens = given.chunk_tokens;
+      for (const EngineRequest::Stage& stage : given.stages) {
+        LoadOrder order = stage_order(given, stage);
+        if (pins) {
+          const auto first = cores.begin() + rank * per_rank;
+          order.cores.assign(first, first + per_rank);
+          if (order.threads == 0) order.threads = static_cast<std::int32_t>(per_rank);
+        } else if (order.threads == 0 && request_.options.workers == Starter::itself) {
+          order.threads = static_cast<std::int32_t>(std::max<std::int64_t>(1, per_rank));
+        }
+        spec.stages.push_back(std::move(order));
+        ++rank;
+      }
+      job.engines.push_back(std::move(spec));
+    }
+    if (!request_.ignore_stop_tokens) job.stop_tokens = tokens_->stop_token_ids();
+    job.max_context_tokens = shape_.max_context_tokens;
+    job.recover = request_.options.recover;
+    job.start_limit = static_cast<Nanoseconds>(request_.options.start_limit_s * 1e9);
+    job.step_limit = static_cast<Nanoseconds>(request_.options.step_limit_s * 1e9);
+    return job;
+  }
+
+  LoadOrder stage_order(const EngineRequest& engine, const EngineRequest::Stage& stage) const {
+    LoadOrder order = load_order_of(request_.model);
+    order.fingerprint = fingerprint_;
+    order.bitwidths = engine.bitwidths;
+    order.kv_bitwidth = static_cast<std::int32_t>(engine.kv_bitwidth);
+    order.first_layer = stage.first_layer;
+    order.last_layer = stage.first_layer + stage.num_layers;
+    order.with_embedding = &stage == &engine.stages.front();
+    order.with_head = &stage == &engine.stages.back();
+    return order;
+  }
+
+  void take(const Job& master) {
+    result_.state = master.state();
+    result_.why = master.why();
+    result_.log = master.log();
+    result_.faults = master.faults();
+    result_.total_s = static_cast<double>(master.duration()) / kSecond;
+    std::int64_t rank = 0;
+    for (std::size_t e = 0; e < request_.engines.size(); ++e) {
+      const EngineRequest& engine = request_.engines[e];
+      result_.spans.push_back(master.spans(e));
+      std::vector<Nanoseconds> busy(engine.stages.size(), 0);
+      for (const StageSpan& span : master.spans(e)) busy[span.stage] += span.end - span.start;
+      for (std::size_t k = 0; k < engine.stages.size(); ++k, ++rank) {
+        StageReport report;
+        report.engine = static_cast<std::int64_t>(e);
+        report.stage = static_cast<std::int64_t>(k);
+        report.rank = rank;
+        report.first_layer = engine.stages[k].first_layer;
+        report.num_layers = engine.stages[k].num_layers;
+        report.loaded = master.loaded()[static_cast<std::size_t>(rank)];
+        report.busy_s = static_cast<double>(busy[k]) / kSecond;
+        if (result_.total_s > 0) {
+          report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
+        }
+        result_.stages.push_back(report);
+      }
+    }
+  }
+
+  ExecuteRequest request_;
+  ModelShape shape_;
+  std::shared_ptr<const lm::Tokens> tokens_;
+  std::string fingerprint_, secret_;
+  std::optional<Journal> journal_;
+  Executed result_;
+};
+
+}  // namespace
+
+Executed execute(ExecuteRequest request) { return Run(std::move(request)).run(); }
+
+std::string serve_stage(const StageRequest& request) {
+  if (request.parent > 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != request.parent) return "the master is gone";
+  }
+  TcpTransport transport({.self = request.rank,
+                          .host = request.host,
+                          .secret = request.secret,
+                          .build = request.build,
+                          .lets_replace = true});
+  transport.connect(kMaster, request.master);
+  Worker worker(request.rank, transport, load_model_part);
+  run_actor(worker, transport);
+  return worker.why();
+}
+
+std::string read_secret(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    refuse(ErrorCode::not_found, "secret_file", "there is no {}", quote(path, 300));
+  }
+  if ((status.st_mode & 077) != 0) {
+    refuse("secret_file", "others may read {} (mode {:03o}): chmod 600", quote(path, 300),
+           status.st_mode & 0777);
+  }
+  std::string secret = read_file(path, 1 << 16);
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (secret.size() < 16) {
+    refuse("secret_file", "{} holds {} characters, 16 at least are needed", quote(path, 300),
+           secret.size());
+  }
+  return secret;
+}
+
+}  // namespace tessera::run

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/record.h"
+#include "tessera/run/job.h"
+
+/// A run from its start to its end: workers, links, the job. What scripts and verbs call, through
+/// the module of the runtime (module.h).
+namespace tessera::run {
+
+/// Who starts the workers.
+enum class Starter {
+  itself,    ///< the master, on its machine
+  others,    ///< `tessera stage` by hand, on any machine
+  launcher,  ///< torchrun, Slurm or mpirun: this process is rank 0, and starts stage 0 alone
+};
+
+struct ExecuteOptions {
+  std::string host = "127.0.0.1";
+  std::int32_t port = 0;
+  std::string secret_file;
+  Starter workers = Starter::itself;
+  bool pin = true;
+  bool recover = false;
+  std::string journal;
+  double start_limit_s = 120;
+  double step_limit_s = 60;
+};
+
+/// A pipeline of the run.
+struct EngineRequest {
+  struct Stage {
+    std::int64_t first_layer = 0, num_layers = 0;
+    double memory_bytes = 0;  ///< that it may take; 0: no limit
+  };
+  std::vector<Stage> stages;
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]; empty: as stored
+  std::int64_t kv_bitwidth = 16;
+  std::int64_t batch_size = 1;  ///< requests at a time
+  std::int64_t prefill_micro_batch_size = 1, decode_micro_batch_size = 1;
+  std::int64_t chunk_tokens = 0;
+};
+
+struct ExecuteRequest {
+  lm::LoadRequest model;  ///< all of it; forms of layers aside, which engines have
+  std::vector<EngineRequest> engines;
+  ExecuteOptions options;
+  std::vector<Prompt> prompts;
+  bool ignore_stop_tokens = false;
+  std::string build;    ///< of the program
+  std::string program;  ///< its path
+  std::function<bool()> interrupted = {};
+  std::function<void(std::size_t prompt, const Answer& answer)> answered = {};
+  std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
+      progress = {};
+};
+
+/// A stage as it ran.
+struct StageReport {
+  std::int64_t engine = 0, stage = 0, rank = 0;  ///< 0-based
+  std::int64_t first_layer = 0, num_layers = 0;
+  Loaded loaded;
+  double busy_s = 0, idle_ratio = 0;
+};
+
+struct Executed {
+  JobState state = JobState::failed;
+  std::string why;  ///< where it failed
+  Answers answers;
+  serving::Log log;
+  std::vector<StageReport> stages;
+  std::vector<std::vector<StageSpan>> spans;  ///< by engine
+  std::vector<Fault> faults;
+  double load_s = 0;   ///< until all workers were ready
+  double total_s = 0;  ///< from then to the last token
+  std::int64_t num_refused = 0;
+  std::string last_refused;
+};
+
+/// @throws Error{invalid_argument, out_of_range, not_found, io} for what cannot begin, naming the
+/// option; what goes wrong later is in the result
+Executed execute(ExecuteRequest request);
+
+/// A worker that somebody started.
+struct StageRequest {
+  std::int32_t rank = 0;
+  Address master;
+  std::string host = "127.0.0.1";  ///< where it listens for the stage before it
+  std::string secret;
+  std::string build;
+  std::int64_t parent = 0;  ///< process that it dies with; 0: none
+};
+/// Serves until the master lets it go. Why it ended otherwise; empty: it did not.
+std::string serve_stage(const StageRequest& request);
+
+/// @throws Error{invalid_argument, io} for a file that others may read, or that holds nothing
+std::string read_secret(const std::string& path);
+
+}  // namespace tessera::run
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<run::Starter> =
+    enum_names<run::Starter>({{run::Starter::itself, "itself"},
+                              {run::Starter::others, "others"},
+                              {run::Starter::launcher, "launcher"}});
+
+template <>
+struct Fields<run::ExecuteOptions> {
+  using O = run::ExecuteOptions;
+  static constexpr auto list = std::tuple{
+      field<&O::host>({.name = "host",
+                       .doc = "Where the master listens; beyond loopback it needs secret_file",
+                       .as_option = AsOption::defaulted}),
+      field<&O::port>({.name = "port",
+                       .doc = "Port of the master; 0: any that is free",
+                       .min = 0,
+                       .max = 65535,
+                       .as_option = AsOption::defaulted}),
+      field<&O::secret_file>(
+          {.name = "secret_file",
+           .doc = "File that only its owner may read, with what master and workers know"}),
+      field<&O::workers>({.name = "workers",
+                          .doc = "Who starts the stages: itself, here; others, by tessera stage; "
+                                 "launcher: torchrun, Slurm or mpirun, as rank 0 of it",
+                          .as_option = AsOption::defaulted}),
+      field<&O::pin>({.name = "pin",
+                      .doc = "Workers on this machine keep to cores of their own, where there are "
+                             "enough",
+                      .as_option = AsOption::defaulted}),
+      field<&O::recover>({.name = "recover",
+                          .doc = "A worker that is lost is started again, and what was not "
+                                 "answered is computed again",
+                          .as_option = AsOption::defaulted}),
+      field<&O::journal>({.name = "journal",
+                          .doc = "File that keeps the answers; a run that finds it goes on there"}),
+      field<&O::start_limit_s>({.name = "start_limit_s",
+                                .doc = "Until all workers have come",
+                                .unit = "s",
+                                .min = 0.1,
+                                .max = 1e6,
+                                .as_option = AsOption::defaulted}),
+      field<&O::step_limit_s>({.name = "step_limit_s",
+                               .doc = "Of a step on all stages",
+                               .unit = "s",
+                               .min = 0.1,
+                               .max = 1e6,
+                               .as_option = AsOption::defaulted})};
+};
+
+}  // namespace tessera

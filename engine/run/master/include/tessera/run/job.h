@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/run/stage_executor.h"
+#include "tessera/run/worker_records.h"
+#include "tessera/serving/engine_options.h"
+#include "tessera/serving/log.h"
+
+namespace tessera::run {
+
+/// One pipeline of a run, its stages in order. Ranks are counted through all engines.
+struct EngineSpec {
+  std::vector<LoadOrder> stages;  ///< who feeds whom, epoch and blocks aside
+  serving::EngineOptions options;
+  std::int64_t kv_blocks = 1;
+  std::int64_t share = 1;  ///< of the prompts, in proportion to the other engines'
+};
+
+struct JobOptions {
+  std::vector<EngineSpec> engines;
+  std::vector<std::int32_t> stop_tokens;  ///< none: answers are as long as they may be
+  std::int64_t max_context_tokens = 0;    ///< of the model
+  bool recover = false;
+  Nanoseconds start_limit = 120 * kSecond;    ///< until all workers have come
+  Nanoseconds load_limit = 3600 * kSecond;    ///< until all are loaded
+  Nanoseconds step_limit = 30 * kSecond;      ///< of the oldest step under way
+  std::int64_t most_restarts_per_minute = 2;  ///< of one worker
+};
+
+/// What a job asks of those around it.
+struct JobHooks {
+  /// Starts a worker where it was, after it is gone. Absent: workers are started by others.
+  std::function<void(std::int32_t rank)> restart;
+  /// How a worker's process ended, where that is known: "signal 9 (killed)".
+  std::function<std::string(std::int32_t rank)> ending;
+  std::function<bool()> interrupted;
+  std::function<void(std::size_t prompt, const Answer& answer)> answered;
+  /// Of loading (ranks), then of answers (prompts, and tokens generated so far).
+  std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
+      progress;
+};
+
+enum class JobState { connecting, loading, running, recovering, done, failed, interrupted };
+
+/// A worker that was lost, or would not go on.
+struct Fault {
+  std::int32_t rank = 0;
+  std::int64_t engine = 0, stage = 0;
+  Nanoseconds at = 0;  ///< from the start of the run
+  std::string why;
+};
+
+/// The master of a run: loads a model over its workers, has every prompt answered by the engines'
+/// schedulers, and starts again what was lost.
+class Job final : public Actor {
+ public:
+  /// @param answers prompts; those that are done already are left alone
+  Job(JobOptions options, Answers& answers, Transport& transport, JobHooks hooks);
+  ~Job() override;
+
+  void on(Event event) override;
+  Nanoseconds wake_at() const override;
+  void tick() override;
+  bool is_done() const override;
+
+  JobState state() const { return state_; }
+  /// Why it failed: one line.
+  const std::string& why() const { return why_; }
+  const std::vector<Fault>& faults() const { return faults_; }
+  /// [ranks], as each said it; after its last start.
+  const std::vector<Loaded>& loaded() const { return loaded_; }
+  std::int64_t num_ranks() const { return std::ssize(loaded_); }
+  const serving::Log& log() const { return log_; }
+  /// Spans of an engine's stages, in nanoseconds from the start of the run.
+  const std::vector<StageSpan>& spans(std::size_t engine) const;
+  /// What a hook raised, which ended the run; null: none did.
+  std::exception_ptr raised() const { return raised_; }
+  /// From the first decision to the last token.
+  Nanoseconds duration() const { return end_ - start_; }
+
+ private:
+  struct Engine;
+  struct Rank;
+
+  void joined(const Event& event);
+  void lost(std::int32_t rank, const std::string& why);
+  void take(std::int32_t rank, const Message& message);
+  void send_load(std::int32_t rank);
+  void is_loaded(std::int32_t rank);
+  void reset(Engine& engine);
+  void load_all();
+  void begin();
+  void resume(Engine& engine);
+  void advance(Engine& engine);
+  void answer(Engine& engine, std::int64_t request);
+  void finish(JobState state, std::string why = {});
+  void fail(std::int32_t rank, const std::string& why);
+  void check_limits();
+  void show_progress(bool loading);
+  template <class Call>
+  void ask(const Call& call);
+  std::vector<Feed> feeds_of(std::int32_t rank) const;
+  std::vector<std::int32_t> from_of(std::int32_t rank) const;
+  std::string name_of_rank(std::int32_t rank) const;
+  bool may_restart(std::int32_t rank);
+
+  JobOptions options_;
+  Answers& answers_;
+  Transport& transport_;
+  JobHooks hooks_;
+  JobState state_ = JobState::connecting;
+  std::string why_;
+  std::exception_ptr raised_;
+  serving::Log log_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<Rank> ranks_;
+  std::vector<Loaded> loaded_;
+  std::vector<Fault> faults_;
+  Nanoseconds created_ = 0, start_ = 0, end_ = 0, shown_ = 0;
+  std::int64_t num_answered_ = 0;
+};
+
+}  // namespace tessera::run
+
+namespace tessera {
+
+template <>
+inline constexpr auto kEnumNames<run::JobState> =
+    enum_names<run::JobState>({{run::JobState::connecting, "connecting"},
+                               {run::JobState::loading, "loading"},
+                               {run::JobState::running, "running"},
+                               {run::JobState::recovering, "recovering"},
+                               {run::JobState::done, "done"},
+                               {run::JobState::failed, "failed"},
+                               {run::JobState::interrupted, "interrupted"}});
+
+template <>
+struct Fields<run::Fault> {
+  using F = run::Fault;
+  static constexpr auto list =
+      std::tuple{field<&F::rank, NotInFiles>({.name = "rank", .doc = "Of the worker"}),
+                 field<&F::engine, NotInFiles>({.name = "engine", .doc = "Its engine (0-based)"}),
+                 field<&F::stage, NotInFiles>({.name = "stage", .doc = "Its stage (0-based)"}),
+                 field<&F::why, NotInFiles>({.name = "why", .doc = "What happened"})};
+};
+
+}  // namespace tessera

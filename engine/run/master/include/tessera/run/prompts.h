@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tessera/lm/generate.h"
+#include "tessera/lm/sampling.h"
+#include "tessera/serving/ticks.h"
+
+namespace tessera::run {
+
+/// What is to be answered.
+struct Prompt {
+  std::vector<std::int32_t> tokens;  ///< one at least
+  std::int64_t max_tokens = 128;     ///< at most; fewer where the model's context ends
+  lm::SamplingOptions sampling;
+};
+
+struct Answer {
+  std::vector<std::int32_t> tokens = {};  ///< without the one that ended it
+  lm::StopReason stop_reason = lm::StopReason::max_tokens;
+  /// When its first and last token came, from the start of the run; kNever: it was answered before.
+  serving::Ticks first_token = serving::kNever, last_token = serving::kNever;
+};
+
+/// Prompts and answers of a run, by number.
+struct Answers {
+  std::vector<Prompt> prompts;
+  std::vector<std::optional<Answer>> done;  ///< [prompts]
+};
+
+}  // namespace tessera::run

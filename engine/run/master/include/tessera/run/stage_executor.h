@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tessera/run/prompts.h"
+#include "tessera/run/step_messages.h"
+#include "tessera/run/transport.h"
+#include "tessera/serving/engine_core.h"
+
+namespace tessera::run {
+
+/// A step as its stages ran it, by the master's clock.
+struct StageSpan {
+  std::int64_t step = 0;
+  std::size_t stage = 0;
+  Nanoseconds start = 0, end = 0;
+  serving::StepUnit unit;
+  std::int64_t num_requests = 0, num_tokens = 0;
+};
+
+/// What a request has so far.
+struct Session {
+  const Prompt* prompt = nullptr;
+  std::vector<std::int32_t> tokens = {};  ///< prompt and answer
+  std::int64_t most_new = 0;              ///< tokens that it may have beyond the prompt
+  std::vector<Nanoseconds> times = {};    ///< of its first and its last token
+  lm::StopReason stop_reason = lm::StopReason::max_tokens;
+
+  std::int64_t num_new() const {
+    return std::ssize(tokens) - static_cast<std::int64_t>(prompt->tokens.size());
+  }
+};
+
+/// Runs the steps of one engine on its stages: tells all of them of a step as soon as it is
+/// decided, and takes what the last one sampled.
+class StageExecutor final : public serving::Executor {
+ public:
+  /// @param ranks by stage, the tensor-parallel ranks of each
+  StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
+                std::unordered_set<std::int32_t> stop_tokens, Transport& transport);
+
+  /// A request that will come. @param most_new as Session has it
+  void add(std::int64_t request, const Prompt& prompt, std::int64_t most_new);
+  /// What it has, taken out.
+  Session take(std::int64_t request);
+
+  void launch(const serving::Work& work) override;
+  std::optional<serving::Done> finished() override;
+
+  /// Of the last stage. @throws Error{invalid_argument} for what no step under way is answered by
+  void on_tokens(const Message& message);
+  /// Steps under way are lost; those of an older epoch are not listened to.
+  void lose_steps(std::uint32_t epoch);
+
+  std::size_t num_under_way() const { return under_way_.size(); }
+  /// When the oldest step under way was launched; kNoTime: none is.
+  Nanoseconds oldest_launch() const {
+    return under_way_.empty() ? kNoTime : under_way_.front().launched;
+  }
+  const std::vector<StageSpan>& spans() const { return spans_; }
+  /// Start of the run: steps are timed from it.
+  void start_at(Nanoseconds start) { start_ = start; }
+  serving::Ticks ticks(Nanoseconds at) const { return (at - start_) * 1000; }
+
+ private:
+  struct UnderWay {
+    std::int64_t step = 0;
+    std::vector<serving::BatchItem> items;
+    serving::StepUnit unit;
+    Nanoseconds launched = 0;
+  };
+  StepItem item_of(const serving::Work& work, std::size_t i, StepOrder& order);
+  serving::Generated take_token(const serving::BatchItem& item, std::int32_t token,
+                                Nanoseconds now);
+  void note_times(const UnderWay& step, const std::vector<StageTimes>& times);
+
+  std::vector<std::vector<std::int32_t>> ranks_;
+  std::unordered_set<std::int32_t> stop_tokens_;
+  Transport& transport_;
+  Nanoseconds start_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::unordered_map<std::int64_t, Session> sessions_;
+  std::unordered_set<std::int64_t> sampled_;  ///< requests that the last stage draws for
+  std::vector<std::int64_t> gone_;            ///< of these, since the last step
+  std::deque<UnderWay> under_way_;
+  std::deque<serving::Done> done_;
+  std::vector<StageSpan> spans_;
+};
+
+}  // namespace tessera::run

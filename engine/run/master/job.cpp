@@ -1,0 +1,467 @@
+#include "tessera/run/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/core/record_json.h"
+#include "tessera/run/handshake.h"
+
+namespace tessera::run {
+namespace {
+
+constexpr Nanoseconds kMinute = 60 * kSecond;
+constexpr Nanoseconds kShow = kSecond / 10;  // between two reports of progress
+
+template <class Record>
+std::vector<std::byte> json_body(const Record& record) {
+  return body_of(json_text(json_of(record)));
+}
+
+}  // namespace
+
+struct Job::Rank {
+  enum class State { absent, joined, loading, resetting, ready };
+  State state = State::absent;
+  std::size_t engine = 0, stage = 0;
+  Address address = {};
+  std::int64_t process = 0;
+  std::vector<Nanoseconds> restarts = {};
+};
+
+struct Job::Engine {
+  Engine(serving::EngineCore c, StageExecutor e) : core(std::move(c)), executor(std::move(e)) {}
+  serving::EngineCore core;
+  StageExecutor executor;
+  std::vector<std::int32_t> ranks;     ///< in order of the stages
+  std::vector<std::int64_t> requests;  ///< that it is given at the start
+  std::uint32_t epoch = 0;
+  bool is_running = false;
+};
+
+Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks hooks)
+    : options_(std::move(options)),
+      answers_(answers),
+      transport_(transport),
+      hooks_(std::move(hooks)),
+      created_(transport.now()) {
+  log_.replicas.resize(options_.engines.size());
+  log_.requests.resize(answers.prompts.size());
+  const std::unordered_set<std::int32_t> stop(options_.stop_tokens.begin(),
+                                              options_.stop_tokens.end());
+  for (std::size_t e = 0; e < options_.engines.size(); ++e) {
+    const EngineSpec& spec = options_.engines[e];
+    serving::BlockManager::Options kv{.num_blocks = spec.kv_blocks,
+                                      .block_size = spec.options.block_size,
+                                      .prefix_caching = spec.options.enable_prefix_caching,
+                                      .named = true};
+    serving::EngineCore core(serving::make_scheduler(spec.options, kv),
+                             serving::Ledger(log_, static_cast<std::int32_t>(e), true),
+                             {.num_stages = spec.stages.size(), .with_tables = true});
+    std::vector<std::vector<std::int32_t>> ranks;
+    std::vector<std::int32_t> all;
+    for (std::size_t k = 0; k < spec.stages.size(); ++k) {
+      all.push_back(static_cast<std::int32_t>(ranks_.size()));
+      ranks.push_back({all.back()});
+      ranks_.push_back({.engine = e, .stage = k});
+    }
+    engines_.push_back(std::make_unique<Engine>(std::move(core),
+                                                StageExecutor(std::move(ranks), stop, transport)));
+    engines_.back()->ranks = std::move(all);
+  }
+  loaded_.resize(ranks_.size());
+  // Each prompt to the engine that is furthest behind its share.
+  std::vector<double> given(engines_.size(), 0);
+  for (std::size_t i = 0; i < answers.prompts.size(); ++i) {
+    if (answers.done[i]) {
+      ++num_answered_;
+      continue;
+    }
+    std::size_t best = 0;
+    const auto load = [&](std::size_t e) {
+      return (given[e] + 1) / static_cast<double>(options_.engines[e].share);
+    };
+    for (std::size_t e = 1; e < given.size(); ++e) best = load(e) < load(best) ? e : best;
+    ++given[best];
+    engines_[best]->requests.push_back(static_cast<std::int64_t>(i));
+  }
+}
+
+Job::~Job() = default;
+
+const std::vector<StageSpan>& Job::spans(std::size_t engine) const {
+  return engines_.at(engine)->executor.spans();
+}
+
+bool Job::is_done() const {
+  return state_ == JobState::done || state_ == JobState::failed || state_ == JobState::interrupted;
+}
+
+std::string Job::name_of_rank(std::int32_t rank) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  std::string name = fmt::format("stage {} (rank {}", r.stage + 1, rank);
+  if (engines_.size() > 1) name = fmt::format("engine {}, ", r.engine + 1) + name;
+  if (!r.address.host.empty()) {
+    name += fmt::format(", host {}, process {}", r.address.host, r.process);
+  }
+  return name + ")";
+}
+
+// ------------------------------------------------------------------------------------------ events
+
+void Job::on(Event event) {
+  if (is_done()) return;
+  const bool known = event.peer >= 0 && event.peer < std::ssize(ranks_);
+  if (!known) return transport_.disconnect(event.peer);
+  switch (event.type) {
+    case Event::Type::joined:
+      return joined(event);
+    case Event::Type::lost:
+    case Event::Type::unreachable:
+      return lost(event.peer, event.why);
+    case Event::Type::message:
+      break;
+  }
+  try {
+    take(event.peer, event.message);
+  } catch (const Error& error) {
+    // Nobody who keeps to the protocol says such a thing: the link is of no use.
+    transport_.disconnect(event.peer);
+    lost(event.peer, fmt::format("said what no worker says: {}", error.what()));
+  }
+}
+
+void Job::joined(const Event& event) {
+  Rank& rank = ranks_[static_cast<std::size_t>(event.peer)];
+  rank.state = Rank::State::joined;
+  rank.address = event.address;
+  rank.process = event.process;
+  if (state_ == JobState::connecting) {
+    const bool all =
+        std::ranges::all_of(ranks_, [](const Rank& r) { return r.state == Rank::State::joined; });
+    if (all) load_all();
+    return;
+  }
+  // One that was started anew: it is given its part, and the others a new epoch.
+  Engine& engine = *engines_[rank.engine];
+  const bool whole = std::ranges::none_of(engine.ranks, [&](std::int32_t r) {
+    return ranks_[static_cast<std::size_t>(r)].state == Rank::State::absent;
+  });
+  if (whole) reset(engine);
+}
+
+void Job::load_all() {
+  state_ = JobState::loading;
+  for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) send_load(rank);
+  show_progress(true);
+}
+
+std::vector<Feed> Job::feeds_of(std::int32_t rank) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  const std::vector<std::int32_t>& all = engines_[r.engine]->ranks;
+  if (r.stage + 1 == all.size()) return {};
+  const std::int32_t next = all[r.stage + 1];
+  const Address& address = ranks_[static_cast<std::size_t>(next)].address;
+  return {{next, address.host, address.port}};
+}
+
+std::vector<std::int32_t> Job::from_of(std::int32_t rank) const {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  if (r.stage == 0) return {};
+  return {engines_[r.engine]->ranks[r.stage - 1]};
+}
+
+void Job::send_load(std::int32_t rank) {
+  Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  Engine& engine = *engines_[r.engine];
+  const EngineSpec& spec = options_.engines[r.engine];
+  LoadOrder order = spec.stages[r.stage];
+  order.stage = static_cast<std::int64_t>(r.stage);
+  order.kv_blocks = spec.kv_blocks;
+  order.block_size = spec.options.block_size;
+  order.from = from_of(rank);
+  order.feeds = feeds_of(rank);
+  order.epoch = static_cast<std::int32_t>(engine.epoch);
+  r.state = Rank::State::loading;
+  transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, json_body(order));
+}
+
+void Job::reset(Engine& engine) {
+  for (const std::int32_t rank : engine.ranks) {
+    Rank& r = ranks_[static_cast<std::size_t>(rank)];
+    if (r.state == Rank::State::joined) {
+      send_load(rank);
+    } else {  // behind the load that one may be busy with
+      r.state = Rank::State::resetting;
+      const ResetOrder order{from_of(rank), feeds_of(rank),
+                             static_cast<std::int32_t>(engine.epoch)};
+      transport_.send(rank, {.kind = Kind::reset, .epoch = engine.epoch}, json_body(order));
+    }
+  }
+}
+
+void Job::take(std::int32_t rank, const Message& message) {
+  Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  Engine& engine = *engines_[r.engine];
+  const Header& header = message.header;
+  switch (header.kind) {
+    case Kind::loaded:
+      loaded_[static_cast<std::size_t>(rank)] =
+          from_json<Loaded>(parse_json(text_of(message), "loaded"), "loaded");
+      [[fallthrough]];
+    case Kind::ready:
+      if (header.epoch != engine.epoch) return;
+      r.state = Rank::State::ready;
+      return is_loaded(rank);
+    case Kind::tokens:
+      if (r.stage + 1 != engine.ranks.size()) refuse("message", "tokens of an inner stage");
+      if (!engine.is_running || header.epoch != engine.epoch) return;
+      engine.executor.on_tokens(message);
+      return advance(engine);
+    case Kind::failed: {
+      const auto failure = from_json<Failure>(parse_json(text_of(message), "failed"), "failed");
+      transport_.disconnect(rank);
+      const std::string where = failure.where.empty() ? "" : failure.where + ": ";
+      const bool has_path = failure.message.starts_with(where);
+      return fail(rank, (has_path ? "" : where) + failure.message);
+    }
+    default:
+      refuse("message", "{} from a worker", name_of(header.kind));
+  }
+}
+
+void Job::is_loaded(std::int32_t rank) {
+  show_progress(true);
+  Engine& engine = *engines_[ranks_[static_cast<std::size_t>(rank)].engine];
+  const auto ready = [&](std::int32_t r) {
+    return ranks_[static_cast<std::size_t>(r)].state == Rank::State::ready;
+  };
+  if (state_ == JobState::loading) {
+    for (std::int32_t r = 0; r < std::ssize(ranks_); ++r) {
+      if (!ready(r)) return;
+    }
+    return begin();
+  }
+  if (!engine.is_running && std::ranges::all_of(engine.ranks, ready)) resume(engine);
+}
+
+// ----------------------------------------------------------------------------------------- running
+
+void Job::begin() {
+  state_ = JobState::running;
+  start_ = end_ = shown_ = transport_.now();
+  show_progress(false);
+  for (const auto& engine : engines_) {
+    engine->executor.start_at(start_);
+    engine->is_running = true;
+    serving::Inbox inbox;
+    for (const std::int64_t request : engine->requests) {
+      const Prompt& prompt = answers_.prompts[static_cast<std::size_t>(request)];
+      const auto length = std::ssize(prompt.tokens);
+      const std::int64_t most = std::min(prompt.max_tokens, options_.max_context_tokens - length);
+      engine->executor.add(request, prompt, most);
+      serving::Sequence sequence;
+      sequence.request = request;
+      sequence.prompt_tokens = length;
+      sequence.known = length;
+      sequence.max_tokens = most;
+      inbox.arrived.push_back(std::move(sequence));
+    }
+    std::vector<serving::Ended> ended = engine->core.advance(0, engine->executor, std::move(inbox));
+    for (const serving::Ended& e : ended) answer(*engine, e.request);
+  }
+  if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
+}
+
+void Job::resume(Engine& engine) {
+  engine.is_running = true;
+  state_ = JobState::running;
+  for (const auto& other : engines_) {
+    if (!other->is_running) state_ = JobState::recovering;
+  }
+  advance(engine);
+}
+
+void Job::advance(Engine& engine) {
+  const Nanoseconds now = transport_.now();
+  end_ = now;
+  const auto ended = engine.core.advance(engine.executor.ticks(now), engine.executor);
+  for (const serving::Ended& e : ended) answer(engine, e.request);
+  if (is_done()) return;
+  if (engine.core.is_stalled() && engine.core.decide_again() == serving::kNever &&
+      engine.executor.num_under_way() == 0) {
+    return finish(JobState::failed,
+                  "the scheduler does not go on: its KV cache is too small for what waits");
+  }
+  show_progress(false);
+  if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
+}
+
+void Job::answer(Engine& engine, std::int64_t request) {
+  Session session = engine.executor.take(request);
+  if (is_done()) return;
+  const auto i = static_cast<std::size_t>(request);
+  const std::size_t length = session.prompt->tokens.size();
+  Answer answer{.stop_reason = session.stop_reason};
+  answer.tokens.assign(session.tokens.begin() + static_cast<std::ptrdiff_t>(length),
+                       session.tokens.end());
+  const bool cut = session.most_new < session.prompt->max_tokens;
+  if (answer.stop_reason == lm::StopReason::max_tokens && cut) {
+    answer.stop_reason = lm::StopReason::context;
+  }
+  if (!session.times.empty()) {
+    answer.first_token = engine.executor.ticks(session.times.front());
+    answer.last_token = engine.executor.ticks(session.times.back());
+  }
+  if (hooks_.answered) ask([&] { hooks_.answered(i, answer); });
+  answers_.done[i] = std::move(answer);
+  ++num_answered_;
+}
+
+// What goes wrong with those who ask is no fault of a worker's.
+template <class Call>
+void Job::ask(const Call& call) {
+  if (raised_) return;
+  try {
+    call();
+  } catch (const Error& error) {
+    raised_ = std::current_exception();
+    finish(JobState::failed, error.what());
+  }
+}
+
+void Job::show_progress(bool loading) {
+  if (!hooks_.progress) return;
+  const Nanoseconds now = transport_.now();
+  if (loading) {
+    const auto ready = std::ranges::count(ranks_, Rank::State::ready, &Rank::state);
+    return ask([&] { hooks_.progress(true, ready, std::ssize(ranks_), 0); });
+  }
+  const bool last = num_answered_ == std::ssize(answers_.prompts);
+  if (now - shown_ < kShow && now != start_ && !last) return;
+  shown_ = now;
+  std::int64_t tokens = 0;
+  for (const auto& engine : engines_) tokens += engine->core.ledger().output_tokens();
+  ask([&] { hooks_.progress(false, num_answered_, std::ssize(answers_.prompts), tokens); });
+}
+
+// ------------------------------------------------------------------------------------------ faults
+
+bool Job::may_restart(std::int32_t rank) {
+  if (!options_.recover || !hooks_.restart || state_ == JobState::connecting) return false;
+  std::vector<Nanoseconds>& restarts = ranks_[static_cast<std::size_t>(rank)].restarts;
+  const Nanoseconds now = transport_.now();
+  std::erase_if(restarts, [&](Nanoseconds at) { return now - at > kMinute; });
+  if (std::ssize(restarts) >= options_.most_restarts_per_minute) return false;
+  restarts.push_back(now);
+  return true;
+}
+
+void Job::lost(std::int32_t rank, const std::string& why) {
+  Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  r.state = Rank::State::absent;
+  const std::string ending = hooks_.ending ? hooks_.ending(rank) : "";
+  const std::string what = ending.empty() ? why : ending;
+  faults_.push_back({rank, static_cast<std::int64_t>(r.engine), static_cast<std::int64_t>(r.stage),
+                     start_ > 0 ? transport_.now() - start_ : 0, what});
+  if (!may_restart(rank)) return fail(rank, what);
+  Engine& engine = *engines_[r.engine];
+  if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
+  if (engine.is_running) {
+    engine.is_running = false;
+    engine.core.lose_steps(engine.executor.ticks(transport_.now()));
+  }
+  ++engine.epoch;
+  engine.executor.lose_steps(engine.epoch);
+  r.process = 0;
+  hooks_.restart(rank);
+}
+
+void Job::fail(std::int32_t rank, const std::string& why) {
+  const auto total = std::ssize(answers_.prompts);
+  std::string text = fmt::format("{}: {}", name_of_rank(rank), why);
+  if (start_ > 0) {
+    text += fmt::format("; {} of {} prompts are answered", num_answered_, total);
+  }
+  finish(JobState::failed, std::move(text));
+}
+
+void Job::finish(JobState state, std::string why) {
+  if (is_done()) return;
+  state_ = state;
+  why_ = std::move(why);
+  if (start_ > 0) {
+    end_ = state == JobState::done ? end_ : transport_.now();
+    for (std::size_t e = 0; e < engines_.size(); ++e) {
+      Engine& engine = *engines_[e];
+      std::vector<serving::Ticks> busy(engine.ranks.size(), 0);
+      for (const StageSpan& span : engine.executor.spans()) {
+        busy[span.stage] += (span.end - span.start) * 1000;
+      }
+      engine.core.ledger().close(engine.core.scheduler(), engine.executor.ticks(end_),
+                                 !engine.core.is_idle(), {.name = fmt::format("engine{}", e + 1)},
+                                 std::move(busy));
+    }
+    log_.end = engines_.front()->executor.ticks(end_);
+  }
+  for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
+    transport_.send(rank, {.kind = Kind::stop}, {});
+  }
+}
+
+Nanoseconds Job::wake_at() const {
+  if (is_done()) return kNoTime;
+  Nanoseconds at = transport_.now() + kSecond / 10;  // to ask whether somebody pressed Ctrl-C
+  for (const auto& engine : engines_) {
+    const serving::Ticks again = engine->core.decide_again();
+    if (engine->is_running && again != serving::kNever) {
+      at = std::min(at, start_ + again / 1000 + 1);
+    }
+  }
+  return at;
+}
+
+void Job::tick() {
+  if (is_done()) return;
+  if (hooks_.interrupted && hooks_.interrupted()) return finish(JobState::interrupted);
+  check_limits();
+  if (is_done()) return;
+  for (const auto& engine : engines_) {
+    const serving::Ticks again = engine->core.decide_again();
+    if (engine->is_running && again <= engine->executor.ticks(transport_.now())) advance(*engine);
+  }
+}
+
+void Job::check_limits() {
+  const Nanoseconds now = transport_.now();
+  const auto first_not = [&](Rank::State state) {
+    return static_cast<std::int32_t>(
+        std::ranges::find_if(ranks_, [&](const Rank& r) { return r.state != state; }) -
+        ranks_.begin());
+  };
+  if (state_ == JobState::connecting && now - created_ > options_.start_limit) {
+    const std::int32_t rank = first_not(Rank::State::joined);
+    return fail(rank, fmt::format("no worker of this rank came within {} s: tessera stage --rank "
+                                  "{} --connect HOST:PORT",
+                                  options_.start_limit / kSecond, rank));
+  }
+  if (state_ == JobState::loading && now - created_ > options_.load_limit) {
+    return fail(first_not(Rank::State::ready),
+                fmt::format("it was not loaded within {} s", options_.load_limit / kSecond));
+  }
+  for (const auto& engine : engines_) {
+    if (!engine->is_running || engine->executor.num_under_way() == 0) continue;
+    if (now - engine->executor.oldest_launch() < options_.step_limit) continue;
+    // Nobody knows on which of them.
+    const std::vector<std::int32_t> ranks = engine->ranks;
+    for (const std::int32_t rank : ranks) {
+      if (is_done()) return;
+      transport_.disconnect(rank);
+      lost(rank, fmt::format("a step did not end within {} s", options_.step_limit / kSecond));
+    }
+  }
+}
+
+}  // namespace tessera::run

@@ -1,0 +1,129 @@
+#include "tessera/run/stage_executor.h"
+
+#include <utility>
+
+#include "tessera/core/error.h"
+
+namespace tessera::run {
+
+StageExecutor::StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
+                             std::unordered_set<std::int32_t> stop_tokens, Transport& transport)
+    : ranks_(std::move(ranks)), stop_tokens_(std::move(stop_tokens)), transport_(transport) {}
+
+void StageExecutor::add(std::int64_t request, const Prompt& prompt, std::int64_t most_new) {
+  sessions_[request] = {.prompt = &prompt, .tokens = prompt.tokens, .most_new = most_new};
+}
+
+Session StageExecutor::take(std::int64_t request) {
+  if (sampled_.erase(request) > 0) gone_.push_back(request);
+  return std::move(sessions_.extract(request).mapped());
+}
+
+StepItem StageExecutor::item_of(const serving::Work& work, std::size_t i, StepOrder& order) {
+  const serving::BatchItem& item = work.batch.items[i];
+  const Session& session = sessions_.at(item.request);
+  StepItem part{.request = item.request,
+                .tokens = item.tokens,
+                .context_tokens = item.context,
+                .block_table = work.tables.at(i)};
+  const auto first = session.tokens.begin() + item.context;
+  part.token_ids.assign(first, first + item.tokens);
+  if (!item.samples) return part;
+  part.draw = session.num_new();
+  if (sampled_.insert(item.request).second) {
+    NewSampler sampler{.request = item.request, .options = session.prompt->sampling};
+    if (sampler.options.repetition_penalty != 1) sampler.text = session.tokens;
+    order.samplers.push_back(std::move(sampler));
+  }
+  return part;
+}
+
+void StageExecutor::launch(const serving::Work& work) {
+  StepOrder order;
+  for (std::size_t i = 0; i < work.batch.items.size(); ++i) {
+    order.items.push_back(item_of(work, i, order));
+  }
+  const Header header{.kind = Kind::step, .epoch = epoch_, .step = work.step};
+  under_way_.push_back({work.step, work.batch.items, work.batch.load.unit, transport_.now()});
+  std::vector<NewSampler> samplers = std::exchange(order.samplers, {});
+  for (std::size_t stage = 0; stage < ranks_.size(); ++stage) {
+    if (stage + 1 == ranks_.size()) {
+      order.samplers = std::move(samplers);
+      order.gone = std::exchange(gone_, {});
+    }
+    for (const std::int32_t rank : ranks_[stage]) transport_.send(rank, header, body_of(order));
+    // Ids are for the first stage alone.
+    for (StepItem& item : order.items) item.token_ids.clear();
+  }
+}
+
+std::optional<serving::Done> StageExecutor::finished() {
+  if (done_.empty()) return std::nullopt;
+  serving::Done done = std::move(done_.front());
+  done_.pop_front();
+  return done;
+}
+
+void StageExecutor::on_tokens(const Message& message) {
+  if (message.header.epoch != epoch_) return;
+  const StepTokens tokens = step_tokens_of(message);
+  if (under_way_.empty() || under_way_.front().step != message.header.step ||
+      tokens.token_ids.size() != under_way_.front().items.size() ||
+      tokens.times.size() != ranks_.size()) {
+    refuse("message", "tokens of step {}, which is not the oldest under way", message.header.step);
+  }
+  const UnderWay step = std::move(under_way_.front());
+  under_way_.pop_front();
+  const Nanoseconds now = transport_.now();
+  serving::Done done{.step = step.step,
+                     .times = serving::StepTimes::of(ticks(step.launched), ticks(now))};
+  for (std::size_t i = 0; i < step.items.size(); ++i) {
+    done.generated.push_back(take_token(step.items[i], tokens.token_ids[i], now));
+  }
+  note_times(step, tokens.times);
+  done_.push_back(std::move(done));
+}
+
+serving::Generated StageExecutor::take_token(const serving::BatchItem& item, std::int32_t token,
+                                             Nanoseconds now) {
+  serving::Generated generated;
+  const auto found = sessions_.find(item.request);
+  if (!item.samples || found == sessions_.end()) return generated;
+  if (token < 0) refuse("message", "no token was sampled for request {}", item.request);
+  Session& session = found->second;
+  if (session.times.empty()) session.times.push_back(now);
+  session.times.resize(2, now);
+  session.times[1] = now;
+  generated.tokens = 1;
+  if (stop_tokens_.contains(token)) {
+    session.stop_reason = lm::StopReason::stop_token;
+    generated.ended = true;
+    return generated;
+  }
+  session.tokens.push_back(token);
+  generated.ended = session.num_new() >= session.most_new;
+  return generated;
+}
+
+void StageExecutor::note_times(const UnderWay& step, const std::vector<StageTimes>& times) {
+  std::int64_t tokens = 0;
+  for (const serving::BatchItem& item : step.items) tokens += item.tokens;
+  for (std::size_t stage = 0; stage < times.size(); ++stage) {
+    // A peer's clock shows ours plus an offset.
+    const std::int32_t rank = ranks_[stage].front();
+    const Nanoseconds ahead = transport_.clock_of(rank, 0);
+    spans_.push_back({step.step, stage, times[stage].start - ahead - start_,
+                      times[stage].end - ahead - start_, step.unit, std::ssize(step.items),
+                      tokens});
+  }
+}
+
+void StageExecutor::lose_steps(std::uint32_t epoch) {
+  epoch_ = epoch;
+  under_way_.clear();
+  done_.clear();
+  sampled_.clear();
+  gone_.clear();
+}
+
+}  // namespace tessera::run

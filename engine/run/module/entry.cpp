@@ -1,0 +1,24 @@
+#include "tessera/run/module.h"
+
+namespace tessera::run {
+namespace {
+
+class RunModule final : public Module {
+ public:
+  Executed execute(ExecuteRequest request) const override {
+    return run::execute(std::move(request));
+  }
+  std::string serve_stage(const StageRequest& request) const override {
+    return run::serve_stage(request);
+  }
+  std::string read_secret(const std::string& path) const override { return run::read_secret(path); }
+};
+
+}  // namespace
+
+extern "C" const Module* tessera_run_module() {
+  static const RunModule module;
+  return &module;
+}
+
+}  // namespace tessera::run

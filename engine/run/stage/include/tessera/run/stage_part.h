@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/run/step_messages.h"
+#include "tessera/run/worker_records.h"
+
+namespace tessera::run {
+
+/// What a worker computes with: some layers of a model and their cache.
+class StagePart {
+ public:
+  virtual ~StagePart() = default;
+  /// The layers of a step. `hidden` [tokens of the step][hidden_size] is what the stage before
+  /// made, and becomes what this one makes; the first stage makes it of token ids.
+  /// @throws Error{out_of_range} for tokens, blocks or rows that cannot be
+  virtual void run(const StepOrder& order, std::vector<float>& hidden) = 0;
+  /// The next token of each item that draws one, else -1; of the last stage.
+  virtual std::vector<std::int32_t> sample(const StepOrder& order,
+                                           const std::vector<float>& hidden) = 0;
+  /// Nobody is being answered any more.
+  virtual void forget() = 0;
+  virtual Loaded loaded() const = 0;
+};
+
+/// Loads a part of a model with `lm`: maps its layers, quantises them one by one.
+/// @throws as lm::Module::load; Error{invalid_argument} for another model than the master's
+std::unique_ptr<StagePart> load_model_part(const LoadOrder& order);
+
+}  // namespace tessera::run

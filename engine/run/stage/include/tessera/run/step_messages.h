@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/lm/sampling.h"
+#include "tessera/run/message.h"
+#include "tessera/run/transport.h"
+
+/// What stages are told of a step, and what they say of it.
+namespace tessera::run {
+
+/// A request's part in a step.
+struct StepItem {
+  std::int64_t request = 0;
+  std::int64_t tokens = 1;                     ///< to compute
+  std::int64_t context_tokens = 0;             ///< in its cache before
+  std::int64_t draw = -1;                      ///< of its next token, from 0; -1: none is sampled
+  std::vector<std::int32_t> token_ids = {};    ///< [tokens] for the first stage; else empty
+  std::vector<std::int32_t> block_table = {};  ///< blocks for context_tokens + tokens
+
+  friend bool operator==(const StepItem&, const StepItem&) = default;
+};
+
+/// How a request's tokens are drawn, for the last stage: once, before its first one.
+struct NewSampler {
+  std::int64_t request = 0;
+  lm::SamplingOptions options = {};
+  std::vector<std::int32_t> text = {};  ///< tokens so far, where the options penalise them
+
+  friend bool operator==(const NewSampler& a, const NewSampler& b) {
+    return a.request == b.request && a.text == b.text && a.options.seed == b.options.seed &&
+           a.options.temperature == b.options.temperature && a.options.top_k == b.options.top_k &&
+           a.options.top_p == b.options.top_p &&
+           a.options.repetition_penalty == b.options.repetition_penalty;
+  }
+};
+
+struct StepOrder {
+  std::vector<StepItem> items;
+  std::vector<NewSampler> samplers;
+  std::vector<std::int64_t> gone;  ///< requests whose samplers nobody needs any more
+
+  friend bool operator==(const StepOrder&, const StepOrder&) = default;
+};
+
+/// When a stage computed, by its own clock.
+struct StageTimes {
+  Nanoseconds start = 0, end = 0;
+
+  friend bool operator==(const StageTimes&, const StageTimes&) = default;
+};
+
+/// From a stage to the next.
+struct HiddenStates {
+  std::vector<StageTimes> times;  ///< of the stages before
+  std::vector<float> rows;        ///< [tokens of the step][hidden_size]
+
+  friend bool operator==(const HiddenStates&, const HiddenStates&) = default;
+};
+
+/// What came of a step.
+struct StepTokens {
+  std::vector<StageTimes> times;        ///< of all stages
+  std::vector<std::int32_t> token_ids;  ///< [items]; -1: none was sampled
+
+  friend bool operator==(const StepTokens&, const StepTokens&) = default;
+};
+
+std::vector<std::byte> body_of(const StepOrder& order);
+std::vector<std::byte> body_of(const HiddenStates& hidden);
+std::vector<std::byte> body_of(const StepTokens& tokens);
+/// @throws Error{invalid_argument} for a body that is none, out_of_range for lengths below 0
+StepOrder step_order_of(const Message& message);
+HiddenStates hidden_states_of(const Message& message);
+StepTokens step_tokens_of(const Message& message);
+
+}  // namespace tessera::run

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tessera/run/stage_part.h"
+#include "tessera/run/transport.h"
+
+namespace tessera::run {
+
+/// One process of a run: computes its part of each step, in the order of the steps, and sends what
+/// comes of it to the next stage, or to the master.
+class Worker final : public Actor {
+ public:
+  using Loader = std::function<std::unique_ptr<StagePart>(const LoadOrder&)>;
+  Worker(std::int32_t rank, Transport& transport, Loader loader);
+
+  void on(Event event) override;
+  bool work() override;
+  bool is_done() const override { return done_; }
+  /// Why it ended, where that was not the master's wish; empty: it was.
+  const std::string& why() const { return why_; }
+  /// Steps that it has computed.
+  std::int64_t num_steps() const { return num_steps_; }
+
+ private:
+  struct Order {
+    std::int64_t step = 0;
+    StepOrder order;
+  };
+
+  void take(const Message& message, Peer from);
+  void lose(const Event& event);
+  void load(const Message& message);
+  void reset(const Message& message);
+  void connect(const std::vector<Feed>& feeds);
+  void report_when_connected();
+  void compute(const Order& order, HiddenStates input);
+  void report(Kind kind, std::vector<std::byte> body);
+  void fail(const char* code, const std::string& message, const std::string& where);
+  bool is_first() const { return from_.empty(); }
+  std::optional<HiddenStates> take_input(std::int64_t step);
+
+  std::int32_t rank_;
+  Transport& transport_;
+  Loader loader_;
+  std::unique_ptr<StagePart> part_;
+  std::vector<std::int32_t> from_;
+  std::vector<Feed> feeds_;
+  std::set<std::int32_t> connected_;  ///< of these
+  std::optional<Kind> due_;           ///< what the master is told once all are
+  bool samples_ = false;
+  std::uint32_t epoch_ = 0;
+  std::deque<Order> orders_;
+  /// By epoch and step: those of an epoch that is still to begin here wait for it.
+  std::map<std::pair<std::uint32_t, std::int64_t>, HiddenStates> inputs_;
+  bool done_ = false;
+  std::string why_;
+  std::int64_t num_steps_ = 0;
+};
+
+}  // namespace tessera::run

@@ -1,0 +1,158 @@
+// A part of a model that runs, with the cache and the samplers of the requests that are answered.
+
+#include <sched.h>
+
+#include <chrono>
+#include <unordered_map>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+#include "tessera/lm/module.h"
+#include "tessera/run/process_memory.h"
+#include "tessera/run/stage_part.h"
+
+namespace tessera::run {
+namespace {
+
+void keep_to(const std::vector<std::int32_t>& cores) {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const std::int32_t core : cores) {
+    if (core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &set);
+  }
+  if (::sched_setaffinity(0, sizeof set, &set) == 0) return;
+  refuse(ErrorCode::io, "pin", "the system does not let a worker keep to core {}; pin = false",
+         cores.front());
+}
+
+class ModelPart final : public StagePart {
+ public:
+  explicit ModelPart(const LoadOrder& order) {
+    const auto start = std::chrono::steady_clock::now();
+    keep_to(order.cores);
+    if (!order.fingerprint.empty() && model_fingerprint(order.path) != order.fingerprint) {
+      refuse("model", "{} is another model here than where the run was started",
+             quote(order.path, 300));
+    }
+    lm::LoadRequest request = request_of(order);
+    request.progress = [](std::int64_t, std::int64_t) { process_memory(); };  // notes its peak
+    model_ = lm::module().load(request);
+    cache_ = model_->make_cache(order.kv_blocks, order.block_size);
+    first_ = order.first_layer;
+    last_ = order.last_layer;
+    embeds_ = order.with_embedding;
+    loaded_.load_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    loaded_.weight_bytes = model_->weight_bytes();
+    loaded_.kv_cache_bytes = cache_->bytes();
+    loaded_.hidden_size = model_->shape().hidden_size;
+  }
+
+  void run(const StepOrder& order, std::vector<float>& hidden) override {
+    const auto width = static_cast<std::size_t>(model_->shape().hidden_size);
+    lay_out(order);
+    if (embeds_) {
+      hidden.resize(num_tokens_ * width);
+      model_->embed(steps_, hidden);
+    } else if (hidden.size() != num_tokens_ * width) {
+      refuse(ErrorCode::out_of_range, "hidden", "{} numbers for {} tokens of {}", hidden.size(),
+             num_tokens_, width);
+    }
+    model_->run_layers(first_, last_, steps_, *cache_, hidden);
+  }
+
+  std::vector<std::int32_t> sample(const StepOrder& order,
+                                   const std::vector<float>& hidden) override {
+    for (const std::int64_t request : order.gone) samplers_.erase(request);
+    for (const NewSampler& made : order.samplers) {
+      const auto [it, fresh] = samplers_.insert_or_assign(
+          made.request, lm::Sampler(made.options, model_->shape().vocab_size));
+      for (const std::int32_t token : made.text) it->second.see(token);
+    }
+    return draw(order, hidden);
+  }
+
+  void forget() override { samplers_.clear(); }
+
+  Loaded loaded() const override {
+    Loaded now = loaded_;
+    const ProcessMemory memory = process_memory();
+    now.resident_bytes = memory.anonymous_bytes;
+    now.peak_bytes = memory.peak_bytes;
+    return now;
+  }
+
+ private:
+  void lay_out(const StepOrder& order) {
+    steps_.clear();
+    num_tokens_ = 0;
+    for (const StepItem& item : order.items) {
+      const auto count = static_cast<std::size_t>(item.tokens);
+      if (embeds_ && item.token_ids.size() != count) {
+        refuse(ErrorCode::out_of_range, "step", "{} token ids for {} tokens", item.token_ids.size(),
+               count);
+      }
+      num_tokens_ += count;
+      if (!embeds_ && nobody_.size() < count) nobody_.resize(count, 0);
+    }
+    for (const StepItem& item : order.items) {
+      const auto count = static_cast<std::size_t>(item.tokens);
+      steps_.push_back({.tokens = embeds_ ? std::span<const std::int32_t>(item.token_ids)
+                                          : std::span(nobody_).first(count),
+                        .context_tokens = item.context_tokens,
+                        .block_table = item.block_table,
+                        .num_logits = item.draw >= 0 ? 1 : 0});
+    }
+  }
+
+  std::vector<std::int32_t> draw(const StepOrder& order, const std::vector<float>& hidden) {
+    const auto width = static_cast<std::size_t>(model_->shape().hidden_size);
+    const auto vocabulary = static_cast<std::size_t>(model_->shape().vocab_size);
+    std::vector<float> rows;
+    std::size_t token = 0;
+    for (const StepItem& item : order.items) {
+      token += static_cast<std::size_t>(item.tokens);
+      if (item.draw < 0) continue;
+      const auto last = hidden.begin() + static_cast<std::ptrdiff_t>((token - 1) * width);
+      rows.insert(rows.end(), last, last + static_cast<std::ptrdiff_t>(width));
+    }
+    logits_.resize(rows.size() / width * vocabulary);
+    if (!rows.empty()) model_->head(rows, logits_);
+    std::vector<std::int32_t> tokens(order.items.size(), -1);
+    std::size_t row = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const StepItem& item = order.items[i];
+      if (item.draw < 0) continue;
+      const auto found = samplers_.find(item.request);
+      if (found == samplers_.end()) {
+        refuse(ErrorCode::out_of_range, "step", "nobody said how request {} is sampled",
+               item.request);
+      }
+      tokens[i] = found->second.choose(
+          std::span<const float>(logits_).subspan(row++ * vocabulary, vocabulary), item.draw);
+      found->second.see(tokens[i]);
+    }
+    return tokens;
+  }
+
+  std::shared_ptr<const lm::LanguageModel> model_;
+  std::unique_ptr<lm::KvCache> cache_;
+  std::int64_t first_ = 0, last_ = 0;
+  bool embeds_ = false;
+  Loaded loaded_;
+  std::unordered_map<std::int64_t, lm::Sampler> samplers_;  ///< by request
+  // Of the step.
+  std::vector<lm::SequenceStep> steps_;
+  std::size_t num_tokens_ = 0;
+  std::vector<std::int32_t> nobody_;  ///< tokens whose ids only the first stage knows
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+std::unique_ptr<StagePart> load_model_part(const LoadOrder& order) {
+  return std::make_unique<ModelPart>(order);
+}
+
+}  // namespace tessera::run

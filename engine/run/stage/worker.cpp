@@ -1,0 +1,190 @@
+#include "tessera/run/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/core/error.h"
+#include "tessera/core/record_json.h"
+#include "tessera/run/handshake.h"
+
+namespace tessera::run {
+namespace {
+
+template <class Record>
+Record record_of(const Message& message) {
+  const std::string name(name_of(message.header.kind));
+  return from_json<Record>(parse_json(text_of(message), name), name);
+}
+
+template <class Record>
+std::vector<std::byte> json_body(const Record& record) {
+  return body_of(json_text(json_of(record)));
+}
+
+}  // namespace
+
+Worker::Worker(std::int32_t rank, Transport& transport, Loader loader)
+    : rank_(rank), transport_(transport), loader_(std::move(loader)) {}
+
+void Worker::on(Event event) {
+  switch (event.type) {
+    case Event::Type::joined:
+      if (due_) connected_.insert(event.peer);
+      return report_when_connected();
+    case Event::Type::lost:
+    case Event::Type::unreachable:
+      return lose(event);
+    case Event::Type::message:
+      break;
+  }
+  try {
+    take(event.message, event.peer);
+  } catch (const Error& error) {
+    fail(std::string(name_of(error.code())).c_str(), error.message(), error.where());
+  } catch (const std::bad_alloc&) {
+    fail("io", "there is no memory left", "");
+  }
+}
+
+void Worker::lose(const Event& event) {
+  if (event.peer == kMaster) {
+    why_ = fmt::format("the master {}", event.why);
+    done_ = true;
+    return;
+  }
+  // Of a neighbour that was there the master hears too, and says what is to be done; until then it
+  // is looked for where it was.
+  const auto feed = std::ranges::find(feeds_, event.peer, &Feed::rank);
+  if (!due_ || feed == feeds_.end()) return;
+  connected_.erase(event.peer);
+  if (event.type == Event::Type::lost)
+    return transport_.connect(feed->rank, {feed->host, feed->port});
+  fail("io", fmt::format("rank {} {}", event.peer, event.why), "");
+}
+
+void Worker::take(const Message& message, Peer from) {
+  const Header& header = message.header;
+  const bool of_master = from == kMaster;
+  if (header.kind == Kind::hidden && !of_master) {
+    if (header.epoch >= epoch_) {
+      inputs_.insert_or_assign({header.epoch, header.step}, hidden_states_of(message));
+    }
+    return;
+  }
+  if (!of_master) refuse("message", "{} from rank {}", name_of(header.kind), from);
+  switch (header.kind) {
+    case Kind::load:
+      return load(message);
+    case Kind::reset:
+      return reset(message);
+    case Kind::step:
+      if (!part_) refuse("message", "a step before anything was loaded");
+      if (header.epoch == epoch_) orders_.push_back({header.step, step_order_of(message)});
+      return;
+    case Kind::stop:
+      done_ = true;
+      return;
+    default:
+      refuse("message", "{} from the master", name_of(header.kind));
+  }
+}
+
+void Worker::load(const Message& message) {
+  const auto order = record_of<LoadOrder>(message);
+  part_.reset();  // first, as both may not fit
+  orders_.clear();
+  epoch_ = static_cast<std::uint32_t>(order.epoch);
+  from_ = order.from;
+  samples_ = order.with_head;
+  due_ = Kind::loaded;
+  connect(order.feeds);
+  part_ = loader_(order);
+  report_when_connected();
+}
+
+void Worker::reset(const Message& message) {
+  if (!part_) refuse("message", "a reset before anything was loaded");
+  const auto order = record_of<ResetOrder>(message);
+  epoch_ = static_cast<std::uint32_t>(order.epoch);
+  orders_.clear();
+  inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
+  part_->forget();
+  from_ = order.from;
+  due_ = Kind::ready;
+  connect(order.feeds);
+  report_when_connected();
+}
+
+void Worker::connect(const std::vector<Feed>& feeds) {
+  for (const Feed& feed : feeds_) transport_.disconnect(feed.rank);
+  feeds_ = feeds;
+  connected_.clear();
+  for (const Feed& feed : feeds_) transport_.connect(feed.rank, {feed.host, feed.port});
+}
+
+// Hidden states for one that is not there yet would be lost.
+void Worker::report_when_connected() {
+  if (!due_ || !part_) return;
+  for (const Feed& feed : feeds_) {
+    if (!connected_.contains(feed.rank)) return;
+  }
+  const Kind kind = *due_;
+  due_.reset();
+  report(kind, kind == Kind::loaded ? json_body(part_->loaded()) : std::vector<std::byte>{});
+}
+
+std::optional<HiddenStates> Worker::take_input(std::int64_t step) {
+  if (is_first()) return HiddenStates{};
+  auto node = inputs_.extract({epoch_, step});
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+bool Worker::work() {
+  if (done_ || orders_.empty()) return false;
+  auto input = take_input(orders_.front().step);
+  if (!input) return false;
+  const Order order = std::move(orders_.front());
+  orders_.pop_front();
+  try {
+    compute(order, std::move(*input));
+  } catch (const Error& error) {
+    fail(std::string(name_of(error.code())).c_str(), error.message(), error.where());
+  } catch (const std::bad_alloc&) {
+    fail("io", "there is no memory left", "");
+  }
+  return true;
+}
+
+void Worker::compute(const Order& order, HiddenStates input) {
+  const Nanoseconds start = transport_.now();
+  part_->run(order.order, input.rows);
+  Header header{.kind = Kind::hidden, .epoch = epoch_, .step = order.step};
+  if (samples_) {
+    StepTokens tokens;
+    tokens.token_ids = part_->sample(order.order, input.rows);
+    tokens.times = std::move(input.times);
+    tokens.times.push_back({start, transport_.now()});
+    header.kind = Kind::tokens;
+    transport_.send(kMaster, header, body_of(tokens));
+  } else {
+    input.times.push_back({start, transport_.now()});
+    for (std::size_t i = 0; i < feeds_.size(); ++i) {
+      transport_.send(feeds_[i].rank, header, body_of(input));
+    }
+  }
+  ++num_steps_;
+}
+
+void Worker::report(Kind kind, std::vector<std::byte> body) {
+  transport_.send(kMaster, {.kind = kind, .epoch = epoch_}, std::move(body));
+}
+
+void Worker::fail(const char* code, const std::string& message, const std::string& where) {
+  why_ = message;
+  report(Kind::failed, json_body(Failure{code, message, where}));
+  done_ = true;
+}
+
+}  // namespace tessera::run

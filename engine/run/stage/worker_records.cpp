@@ -1,0 +1,105 @@
+#include "tessera/run/worker_records.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::run {
+namespace {
+
+constexpr std::size_t kHashedBytes = 1 << 20;  // of each file: its header, and then some
+
+// FNV-1a: files that were mixed up, not files that somebody forged.
+std::uint64_t hash_of(const std::string& bytes, std::uint64_t hash = 14695981039346656037ull) {
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return hash;
+}
+
+std::string head_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kHashedBytes, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return head;
+}
+
+}  // namespace
+
+LoadOrder load_order_of(const lm::LoadRequest& request) {
+  LoadOrder order;
+  order.path = request.path;
+  order.dtype = request.dtype;
+  order.statistics = request.statistics;
+  order.kv_bitwidth = request.kv_bitwidth;
+  order.device = request.device;
+  order.threads = request.num_threads;
+  for (const lm::LayerForm& form : request.layers) {
+    if (!form.as_stored) order.bitwidths.push_back(form.bitwidth);
+    if (form.bitwidth < 16) {
+      order.method = form.method;
+      order.scheme = form.scheme;
+    }
+    order.int8 = order.int8 || form.int8;
+    order.activation_bitwidth = form.activation_bitwidth;
+  }
+  return order;
+}
+
+lm::LoadRequest request_of(const LoadOrder& order) {
+  lm::LoadRequest request;
+  request.path = order.path;
+  request.dtype = order.dtype;
+  request.statistics = order.statistics;
+  request.kv_bitwidth = order.kv_bitwidth;
+  request.device = order.device;
+  request.num_threads = order.threads;
+  request.first_layer = order.first_layer;
+  request.last_layer = order.last_layer;
+  request.with_embedding = order.with_embedding;
+  request.with_head = order.with_head;
+  for (const std::int32_t bitwidth : order.bitwidths) {
+    lm::LayerForm form{.activation_bitwidth = order.activation_bitwidth};
+    form.bitwidth = bitwidth;
+    form.method = order.method;
+    form.scheme = order.scheme;
+    form.scheme.scale_type = kernels::Real::f16;
+    form.int8 = order.int8 && bitwidth == 8;
+    if (bitwidth < 16) form.scheme.bitwidth = bitwidth;
+    request.layers.push_back(form);
+  }
+  return request;
+}
+
+std::string model_fingerprint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_directory(path, error)) {
+    for (const auto& entry : fs::directory_iterator(path, error)) {
+      if (entry.is_regular_file(error)) files.push_back(entry.path());
+    }
+  } else {
+    files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  std::uint64_t hash = hash_of("");
+  for (const fs::path& file : files) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) {
+      refuse(ErrorCode::not_found, quote(path, 300), "{}: {}", file.filename().string(),
+             std::strerror(errno));
+    }
+    hash = hash_of(fmt::format("{} {}\n", file.filename().string(), status.st_size), hash);
+    hash = hash_of(head_of(file), hash);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace tessera::run

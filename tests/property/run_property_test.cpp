@@ -1,0 +1,252 @@
+// Masters, workers and their protocol in one process, on a virtual clock: whatever is lost on the
+// way, every prompt is answered once, with the tokens of a computation that nothing disturbed.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <set>
+
+#include "fake_stage.h"
+#include "tessera/run/job.h"
+#include "tessera/run/worker.h"
+#include "virtual_network.h"
+
+namespace tessera::run::run_property_test {
+namespace {
+
+constexpr std::int64_t kContext = 96;
+
+struct Setup {
+  std::vector<std::int64_t> stages;  ///< of each engine
+  Answers answers;
+  JobOptions options;
+};
+
+Setup random_setup(Rng& rng) {
+  Setup setup;
+  const std::int64_t engines = rng.integer(1, 2);
+  const std::int64_t count = rng.integer(1, 14);
+  for (std::int64_t i = 0; i < count; ++i) {
+    Prompt prompt;
+    const std::int64_t length = rng.integer(1, 40);
+    for (std::int64_t t = 0; t < length; ++t) {
+      prompt.tokens.push_back(static_cast<std::int32_t>(rng.integer(0, kFakeVocabulary - 1)));
+    }
+    prompt.max_tokens = rng.integer(1, 70);  // some end where the context does
+    prompt.sampling.seed = static_cast<std::uint64_t>(rng.integer(0, 1000));
+    setup.answers.prompts.push_back(std::move(prompt));
+  }
+  setup.answers.done.resize(setup.answers.prompts.size());
+  setup.options.max_context_tokens = kContext;
+  if (rng.integer(0, 1) == 1) setup.options.stop_tokens = {7, 23};
+  for (std::int64_t e = 0; e < engines; ++e) {
+    EngineSpec spec;
+    const std::int64_t stages = rng.integer(1, 4);
+    setup.stages.push_back(stages);
+    for (std::int64_t k = 0; k < stages; ++k) {
+      LoadOrder order;
+      order.first_layer = k;
+      order.last_layer = k + 1;
+      order.with_embedding = k == 0;
+      order.with_head = k + 1 == stages;
+      spec.stages.push_back(order);
+    }
+    spec.share = rng.integer(1, 6);
+    spec.options.scheduler = "micro_batches";
+    spec.options.max_num_seqs = spec.share;
+    spec.options.block_size = rng.integer(1, 16);
+    spec.options.enable_prefix_caching = false;
+    spec.options.max_model_len = kContext;
+    spec.options.prefill_micro_batch_size = rng.integer(1, 6);
+    spec.options.decode_micro_batch_size = rng.integer(1, 6);
+    spec.options.chunk_tokens = rng.integer(0, 1) * rng.integer(1, 20);
+    spec.kv_blocks =
+        spec.share * ((kContext + spec.options.block_size - 1) / spec.options.block_size);
+    setup.options.engines.push_back(std::move(spec));
+  }
+  return setup;
+}
+
+/// Alone, from the start, without caches.
+Answer undisturbed(const Prompt& prompt, std::int64_t stages,
+                   const std::vector<std::int32_t>& stop) {
+  Answer answer;
+  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(stages));
+  std::vector<std::int32_t> tokens = prompt.tokens;
+  std::size_t done = 0;
+  const std::int64_t room = kContext - std::ssize(prompt.tokens);
+  const std::int64_t most = std::min(prompt.max_tokens, room);
+  for (std::int64_t draw = 0; draw < most; ++draw) {
+    float state = 0;
+    for (; done < tokens.size(); ++done) {
+      state = static_cast<float>(tokens[done]);
+      for (std::int64_t k = 0; k < stages; ++k) {
+        inputs[static_cast<std::size_t>(k)].push_back(state);
+        state = fake_output(inputs[static_cast<std::size_t>(k)], k);
+      }
+    }
+    const std::int32_t token = fake_token(state, prompt.sampling.seed, draw);
+    if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
+      answer.stop_reason = lm::StopReason::stop_token;
+      return answer;
+    }
+    tokens.push_back(token);
+    answer.tokens.push_back(token);
+  }
+  answer.stop_reason =
+      room < prompt.max_tokens ? lm::StopReason::context : lm::StopReason::max_tokens;
+  return answer;
+}
+
+class Harness {
+ public:
+  Harness(Setup setup, std::uint64_t seed, bool recover)
+      : setup_(std::move(setup)), network_(seed) {
+    setup_.options.recover = recover;
+    setup_.options.most_restarts_per_minute = 1000;
+    for (const EngineSpec& spec : setup_.options.engines) num_ranks_ += std::ssize(spec.stages);
+    JobHooks hooks;
+    hooks.restart = [this](std::int32_t rank) {
+      network_.kill(rank);
+      network_.at(network_.now() + 50'000'000, [this, rank] { start_worker(rank); });
+    };
+    hooks.answered = [this](std::size_t prompt, const Answer&) { ++times_answered_[prompt]; };
+    network_.start(kMaster, [&](VirtualNetwork::Node& node) {
+      auto job = std::make_unique<Job>(setup_.options, setup_.answers, node, hooks);
+      job_ = job.get();
+      return job;
+    });
+    for (std::int32_t rank = 0; rank < num_ranks_; ++rank) start_worker(rank);
+  }
+
+  bool run() {
+    return network_.run([this] { return job_->is_done(); }, 4000 * kSecond);
+  }
+
+  void check_answers() {
+    for (std::size_t i = 0; i < setup_.answers.prompts.size(); ++i) {
+      RC_ASSERT(setup_.answers.done[i].has_value());
+      RC_ASSERT(times_answered_[i] == 1);
+      // Engines may have different numbers of stages, and so different tokens.
+      bool same = false;
+      for (const std::int64_t stages : setup_.stages) {
+        const Answer wanted =
+            undisturbed(setup_.answers.prompts[i], stages, setup_.options.stop_tokens);
+        same = same || (wanted.tokens == setup_.answers.done[i]->tokens &&
+                        wanted.stop_reason == setup_.answers.done[i]->stop_reason);
+      }
+      RC_ASSERT(same);
+    }
+  }
+
+  const Job& job() const { return *job_; }
+  VirtualNetwork& network() { return network_; }
+  std::int64_t num_ranks() const { return num_ranks_; }
+  Answers& answers() { return setup_.answers; }
+
+ private:
+  void start_worker(std::int32_t rank) {
+    network_.start(rank, [&](VirtualNetwork::Node& node) {
+      node.connect(kMaster, {});
+      return std::make_unique<Worker>(rank, node, [&node](const LoadOrder& order) {
+        node.spend(30'000'000);
+        return std::make_unique<FakeStage>(order, [&node](Nanoseconds time) { node.spend(time); });
+      });
+    });
+  }
+
+  Setup setup_;
+  VirtualNetwork network_;
+  Job* job_ = nullptr;
+  std::int64_t num_ranks_ = 0;
+  std::map<std::size_t, int> times_answered_;
+};
+
+RC_GTEST_PROP(RunProperty, StagesAnswerAsOneProcessDoes, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  Harness harness(random_setup(rng), seed, false);
+  RC_ASSERT(harness.run());
+  RC_ASSERT(harness.job().state() == JobState::done);
+  RC_ASSERT(harness.job().faults().empty());
+  harness.check_answers();
+}
+
+// A fault at any time, of any kind, in any state: loading, running, recovering from another one.
+RC_GTEST_PROP(RunProperty, RecoversWhateverIsLost, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  Harness harness(random_setup(rng), seed, true);
+  VirtualNetwork& network = harness.network();
+  const std::int64_t faults = rng.integer(1, 6);
+  for (std::int64_t i = 0; i < faults; ++i) {
+    // Workers have come after some milliseconds; before, the run waits for them.
+    const Nanoseconds when = rng.integer(5, 400) * 1'000'000;
+    const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
+    switch (rng.integer(0, 3)) {
+      case 0:
+        network.at(when, [&network, rank] { network.kill(rank); });
+        break;
+      case 1:
+        network.at(when, [&network, rank] { network.pause(rank, 6 * kSecond); });
+        break;
+      case 2:
+        network.at(when, [&network, rank] { network.pause(rank, 3 * kSecond / 2); });
+        break;
+      default:
+        network.at(when, [&network, rank] { network.cut(kMaster, rank); });
+    }
+  }
+  const bool ended = harness.run();
+  RC_LOG() << name_of(harness.job().state()) << ": " << harness.job().why() << "\n";
+  for (const Fault& fault : harness.job().faults()) {
+    RC_LOG() << fault.rank << " at " << fault.at << ": " << fault.why << "\n";
+  }
+  RC_ASSERT(ended);
+  RC_ASSERT(harness.job().state() == JobState::done);
+  harness.check_answers();
+}
+
+// Without recovery the run ends, names the stage, and keeps what was answered.
+RC_GTEST_PROP(RunProperty, FailsByName, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  Harness harness(random_setup(rng), seed, false);
+  VirtualNetwork& network = harness.network();
+  const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
+  network.at(rng.integer(2, 60) * 1'000'000, [&network, rank] { network.kill(rank); });
+  RC_ASSERT(harness.run());
+  if (harness.job().state() == JobState::done) return;  // it was over before
+  RC_ASSERT(harness.job().state() == JobState::failed);
+  RC_ASSERT(harness.job().faults().size() == 1u);
+  RC_ASSERT(harness.job().faults()[0].rank == rank);
+  RC_ASSERT(harness.job().why().find(fmt::format("(rank {}", rank)) != std::string::npos);
+}
+
+// Answers that are there already are not asked again.
+RC_GTEST_PROP(RunProperty, GoesOnWithWhatIsLeft, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  Setup setup = random_setup(rng);
+  std::size_t given = 0;
+  for (std::size_t i = 0; i < setup.answers.done.size(); ++i) {
+    if (rng.integer(0, 1) == 0) continue;
+    setup.answers.done[i] = Answer{.tokens = {1, 2, 3}};
+    ++given;
+  }
+  const std::size_t count = setup.answers.done.size();
+  Harness harness(std::move(setup), seed, false);
+  RC_ASSERT(harness.run());
+  RC_ASSERT(harness.job().state() == JobState::done);
+  std::size_t kept = 0;
+  for (const auto& answer : harness.answers().done) {
+    RC_ASSERT(answer.has_value());
+    kept += answer->first_token == serving::kNever ? 1 : 0;
+  }
+  RC_ASSERT(kept == given);
+  RC_ASSERT(count >= given);
+}
+
+}  // namespace
+}  // namespace tessera::run::run_property_test

@@ -1,0 +1,104 @@
+#pragma once
+
+// Stages that compute nothing but what tells whether they were told the right thing: what comes of
+// a token depends on all tokens before it, read from a cache by block tables.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "tessera/run/stage_part.h"
+
+namespace tessera::run {
+
+inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15ull ^ (b + 0x7f4a7c15ull);
+  x ^= x >> 29;
+  x *= 0xbf58476d1ce4e5b9ull;
+  return x ^ (x >> 32);
+}
+
+/// Exact in an f32.
+inline float as_state(std::uint64_t value) { return static_cast<float>(value & 0xffffff); }
+
+inline constexpr std::int32_t kFakeVocabulary = 50;
+
+inline std::int32_t fake_token(float state, std::uint64_t seed, std::int64_t draw) {
+  const auto value =
+      mixed(static_cast<std::uint64_t>(state), mixed(seed, static_cast<std::uint64_t>(draw)));
+  return static_cast<std::int32_t>(value % kFakeVocabulary);
+}
+
+/// What a stage makes of a token, given the inputs of all tokens up to it.
+inline float fake_output(const std::vector<float>& inputs, std::int64_t stage) {
+  std::uint64_t value = static_cast<std::uint64_t>(stage) + 17;
+  for (const float input : inputs) value = mixed(value, static_cast<std::uint64_t>(input));
+  return as_state(value);
+}
+
+class FakeStage final : public StagePart {
+ public:
+  FakeStage(const LoadOrder& order, std::function<void(Nanoseconds)> spend)
+      : order_(order),
+        cache_(static_cast<std::size_t>(order.kv_blocks * order.block_size), -1),
+        spend_(std::move(spend)) {}
+
+  void run(const StepOrder& order, std::vector<float>& hidden) override {
+    std::size_t row = 0;
+    if (order_.with_embedding) {
+      hidden.clear();
+      for (const StepItem& item : order.items) {
+        for (const std::int32_t token : item.token_ids) hidden.push_back(static_cast<float>(token));
+      }
+    }
+    for (const StepItem& item : order.items) {
+      for (std::int64_t i = 0; i < item.tokens; ++i, ++row) {
+        const std::int64_t position = item.context_tokens + i;
+        cell(item, position) = hidden.at(row);
+        std::vector<float> inputs;
+        for (std::int64_t p = 0; p <= position; ++p) inputs.push_back(cell(item, p));
+        hidden.at(row) = fake_output(inputs, order_.stage);
+      }
+    }
+    if (row != hidden.size()) throw std::runtime_error("rows that nobody asked for");
+    if (spend_) spend_(200'000 + 20'000 * static_cast<Nanoseconds>(row));
+  }
+
+  std::vector<std::int32_t> sample(const StepOrder& order,
+                                   const std::vector<float>& hidden) override {
+    for (const std::int64_t gone : order.gone) seeds_.erase(gone);
+    for (const NewSampler& made : order.samplers) seeds_[made.request] = made.options.seed;
+    std::vector<std::int32_t> tokens;
+    std::size_t row = 0;
+    for (const StepItem& item : order.items) {
+      row += static_cast<std::size_t>(item.tokens);
+      tokens.push_back(
+          item.draw < 0 ? -1 : fake_token(hidden.at(row - 1), seeds_.at(item.request), item.draw));
+    }
+    return tokens;
+  }
+
+  void forget() override { seeds_.clear(); }
+  Loaded loaded() const override {
+    Loaded l;
+    l.hidden_size = 1;
+    return l;
+  }
+
+ private:
+  float& cell(const StepItem& item, std::int64_t position) {
+    const std::int32_t block =
+        item.block_table.at(static_cast<std::size_t>(position / order_.block_size));
+    return cache_.at(
+        static_cast<std::size_t>(block * order_.block_size + position % order_.block_size));
+  }
+
+  LoadOrder order_;
+  std::vector<float> cache_;
+  std::function<void(Nanoseconds)> spend_;
+  std::map<std::int64_t, std::uint64_t> seeds_;
+};
+
+}  // namespace tessera::run
