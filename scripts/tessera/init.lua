@@ -42,6 +42,7 @@ local later = {
   quality_map = "tessera.models.quality_map",
   quantise_model = { "tessera.models.with_bar", "quantise_model" },
   language_model = { "tessera.models.with_bar", "language_model" },
+  execute = "tessera.runtime.execute",
   tokenizer = { "tessera.lm", "tokenizer" },
   tensor = { "tessera.weights", "tensor" },
   read_profile_data = { "tessera.cost", "read_profile_data" },

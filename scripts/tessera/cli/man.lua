@@ -31,6 +31,7 @@ local pages = {
   { "serving", "A stream of requests under latency targets: traffic, engines, SLOs", { own .. "serving.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
+  { "execute", "Running a plan: stages as processes, faults, other machines", { own .. "execute.md" } },
   { "language_models", "Running a model on disk: bitwidths, texts, speed, quality", { own .. "language_models.md" } },
   { "units", "Words, units and indices", { own .. "units.md" } },
   { "editor", "Completion and checks in an editor", { own .. "editor.md" } },

@@ -8,8 +8,8 @@
 
 local bench = require "tessera.launch.compare.bench"
 local core = require "tessera.core"
-local planners = require "tessera.planning.planners"
 local solver = require "tessera.solver"
+local under_workload = require "tessera.planning.under_workload"
 
 local M = {}
 
@@ -26,14 +26,6 @@ local function concurrency_of(run)
 end
 
 local function round(value) return math.max(1, math.floor(value + 0.5)) end
-
--- The plan's stages under another workload; nil and why where they do not fit.
-local function replanned(plan, workload)
-  local problem = plan:problem():with { workload = workload }
-  return planners.plan(problem, { planner = "manual", stages = plan.stages,
-    prefill_micro_batch_size = math.min(plan.prefill_micro_batch_size, workload.batch_size),
-    decode_micro_batch_size = math.min(plan.decode_micro_batch_size, workload.batch_size) })
-end
 
 local order = { "measured", "fitted", "published", "modelled" } -- surest first
 
@@ -52,7 +44,7 @@ local function predict_workload(plan, workload)
     local share = engine:problem().workload.batch_size / total
     local own = { prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
       batch_size = round(workload.batch_size * share) }
-    local same, why = replanned(engine, own)
+    local same, why = under_workload(engine, own)
     if not same then return nil, why end
     local run = solver.simulate(same)
     sum.ttft_s, sum.tpot_s = sum.ttft_s + run.ttft_s * own.batch_size, sum.tpot_s + run.tpot_s * own.batch_size

@@ -1,0 +1,102 @@
+-- `tessera execute`: a saved plan that runs; answers on stdout, what was predicted beside what was measured on stderr.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local ranks = require "tessera.runtime.ranks"
+local stage = require "tessera.cli.stage"
+local tables = require "tessera.options"
+local terminal = require "tessera.terminal"
+local ts = require "tessera"
+
+local M = {}
+
+local interrupted_status = 130
+
+local function check(given)
+  if #given.names ~= 1 then core.raise("usage", "name one saved plan: tessera execute plan.json", "tessera execute") end
+  if not given.model then core.raise("usage", "say where the model lies: --model DIR", "--model") end
+  if not given.prompts then core.raise("usage", "say what is to be answered: --prompts FILE", "--prompts") end
+end
+
+local function seconds(value) return value and core.format_seconds(value) or "-" end
+
+local function percent(value) return value and ("%+.1f %%"):format(100 * value) or "-" end
+
+--- Rows of what was predicted and measured.
+local function comparison(run)
+  local rows = {}
+  for _, row in ipairs { { "total", "total_s" }, { "ttft", "ttft_s" }, { "decode_round", "decode_round_s" } } do
+    rows[#rows + 1] = ("  %-14s %12s %12s %10s"):format(row[1]:gsub("_", " "),
+      seconds(run.predicted and run.predicted[row[2]]), seconds(run[row[2]]), percent(run.error and run.error[row[1]]))
+  end
+  return ("  %-14s %12s %12s %10s\n%s\n"):format("", "predicted", "measured", "error", table.concat(rows, "\n"))
+end
+
+local function stage_lines(run)
+  local lines = {}
+  for _, s in ipairs(run.stages) do
+    lines[#lines + 1] = ("  stage %d, layers %d to %d: loaded in %s, weights %s, cache %s, resident %s (peak %s), busy "
+      .. "%.0f %%"):format(s.stage, s.first_layer + 1, s.first_layer + s.num_layers, seconds(s.load_s),
+      core.format_bytes(s.weight_bytes), core.format_bytes(s.kv_cache_bytes), core.format_bytes(s.resident_bytes),
+      core.format_bytes(s.peak_bytes), 100 * (1 - s.idle_ratio))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function summary(run)
+  local answered = 0
+  for _, request in ipairs(run.requests) do answered = answered + (request.tokens and 1 or 0) end
+  local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s\n"):format(answered,
+    #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s)) .. stage_lines(run)
+  for _, fault in ipairs(run.faults) do
+    text = text .. ("  fault at %s: stage %d (rank %d) %s\n"):format(seconds(fault.at_s), fault.stage, fault.rank,
+      fault.why)
+  end
+  if run.total_s > 0 then text = text .. comparison(run) end
+  if run.not_predicted then text = text .. ("  not predicted: %s\n"):format(run.not_predicted) end
+  return text
+end
+
+local function print_answers(run)
+  for _, request in ipairs(run.requests) do
+    terminal.out:write(("%d\t%s\n"):format(request.index, request.text and request.text:gsub("[\t\n\r]", " ") or ""))
+  end
+end
+
+local function as_data(run)
+  local data = { requests = run.requests, partial = run.partial, faults = run.faults, replans = run.replans,
+    state = run.state, stages = run.stages, error = run.error }
+  for _, name in ipairs { "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
+    "decode_round_s", "throughput_tok_s" } do
+    data[name] = run[name]
+  end
+  if run.predicted then
+    data.predicted = { total_s = run.predicted.total_s, ttft_s = run.predicted.ttft_s,
+      decode_round_s = run.predicted.decode_round_s }
+  end
+  return data
+end
+
+--- @param given table the flags; names: the plan
+function M.main(given)
+  local here = ranks.here()
+  if here and here.rank > 0 then return stage.serve({ host = given.host, secret_file = given.secret_file }) end
+  check(given)
+  local options = tables.of_flags(given, "ts.execute")
+  options.prompts = require("tessera.runtime.prompts").of_file(given.prompts)
+  if here and here.size > 1 then
+    options.workers, options.host, options.port = "launcher", options.host or here.host, options.port or here.port
+  end
+  local run = ts.execute(ts.load_plan(given.names[1]), options)
+  if host.json then host.set_result(as_data(run)) else print_answers(run) end
+  terminal.err:write(summary(run))
+  if run.state == "failed" then
+    terminal.err:write(("tessera execute: %s; %s\n"):format(run.why, given.journal
+      and "the same command goes on with what the journal lacks"
+      or "--journal FILE keeps answers, --recover goes on without being asked"))
+    return 1
+  end
+  return run.state == "interrupted" and interrupted_status or 0
+end
+
+return M

@@ -1,0 +1,225 @@
+-- ts.execute(plan, { model =, prompts = ... }): a plan that runs. What is measured stands beside what was predicted for
+-- the very prompts.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local lm = require "tessera.lm"
+local new_bar = require "tessera.bar"
+local prompts_of = require("tessera.runtime.prompts").of
+local runtime = require "tessera.run"
+local solver = require "tessera.solver"
+local under_workload = require "tessera.planning.under_workload"
+
+local path = "ts.execute"
+local default_tokens = 128
+
+-- ---------------------------------------------------------------------------------------------- what runs
+
+-- A device of the plan that is no share of a CPU; nil where all are.
+local function foreign_device(plan)
+  for _, device in ipairs(plan:problem().cluster.devices) do
+    if device.backend ~= "cpu" then return device.name end
+  end
+end
+
+-- A plan that no process can be started for is refused by name.
+local function check_plan(plan, device)
+  if type(plan) ~= "userdata" or not plan.placement then
+    if type(plan) == "userdata" and plan.stages then
+      core.refuse(path .. ".plan", "it is of an abstract instance, which has no model that could run")
+    end
+    core.refuse(path .. ".plan", "a plan of ts.plan or ts.load_plan belongs here")
+  end
+  for _, engine in ipairs(plan.replicas or { plan }) do
+    if engine.offload then
+      core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
+    end
+  end
+  for _, engine in ipairs(plan.placement.engines) do
+    for _, stage in ipairs(engine.stages) do
+      if #stage.gpus > 1 then
+        core.refuse(path .. ".plan", ("stage of layers %d to %d runs on %d devices at once (tensor parallelism), which "
+          .. "the runtime does not yet: plan with tensor_parallel = 1"):format(stage.first_layer + 1,
+          stage.first_layer + stage.num_layers, #stage.gpus))
+      end
+    end
+  end
+  local foreign = foreign_device(plan)
+  if device == "auto" and foreign then
+    core.refuse(path .. ".device", ("the plan is of %s, and this runtime has run on CPUs only; device = \"cpu\" "
+      .. "(--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths and micro-batches"):format(
+      foreign))
+  end
+end
+
+-- Bitwidths of a whole engine, by layer.
+local function bitwidths_of(engine)
+  local list = {}
+  for _, stage in ipairs(engine.stages) do
+    for _, bitwidth in ipairs(stage.bitwidths) do list[#list + 1] = bitwidth end
+  end
+  return list
+end
+
+local function engines_of(plan, kv_bitwidth)
+  local list = {}
+  local pipelines = plan.replicas or { plan }
+  for i, engine in ipairs(plan.placement.engines) do
+    local pipeline, stages = pipelines[i], {}
+    for k, stage in ipairs(engine.stages) do
+      stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers }
+    end
+    local workload = pipeline:problem().workload
+    list[i] = { stages = stages, bitwidths = bitwidths_of(engine), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,
+      batch_size = workload.batch_size, prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
+      decode_micro_batch_size = pipeline.decode_micro_batch_size, chunk_tokens = workload.chunk_tokens or 0 }
+  end
+  return list
+end
+
+-- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers: they say whether
+-- anything is quantised at all.
+local function model_options(opt, engines)
+  local model = { path = opt.model, bitwidths = {} }
+  for i = 1, #engines[1].bitwidths do
+    local least = 16
+    for _, engine in ipairs(engines) do least = math.min(least, engine.bitwidths[i]) end
+    model.bitwidths[i] = least
+  end
+  for _, option in ipairs(core.options_of "ts.language_model") do
+    local name = option.name
+    if opt[name] ~= nil and name ~= "seed" and name ~= "path" and name ~= "progress" then model[name] = opt[name] end
+  end
+  if model.device == nil or model.device == "auto" then model.device = "cpu" end
+  return model
+end
+
+local function check_model(plan, model_path)
+  local planned, found = plan:problem().model, core.model(model_path)
+  for _, name in ipairs { "num_layers", "hidden_size", "num_heads", "ffn_size" } do
+    if planned[name] ~= found[name] then
+      core.refuse(path .. ".model", ("%s is not the model of the plan: it has %s = %s, %s has %s"):format(model_path,
+        name, tostring(found[name]), planned.name, tostring(planned[name])))
+    end
+  end
+end
+
+-- ------------------------------------------------------------------------------------- predicted, measured
+
+local function round(value) return math.max(1, math.floor(value + 0.5)) end
+
+-- The plan's own prediction for prompts of these lengths; nil and why. Of one pipeline.
+local function predict(plan, lengths, outputs)
+  local foreign = foreign_device(plan)
+  if foreign then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
+  if plan.replicas then return nil, "a plan of several engines is not predicted for other prompts" end
+  local prompt, output = 0, 0
+  for i = 1, #lengths do prompt, output = prompt + lengths[i], output + outputs[i] end
+  local own = plan:problem().workload
+  local workload = { prompt_tokens = prompt / #lengths, output_tokens = math.max(1, output / #outputs),
+    batch_size = math.min(own.batch_size, #lengths), chunk_tokens = own.chunk_tokens }
+  workload.prompt_tokens, workload.output_tokens = round(workload.prompt_tokens), round(workload.output_tokens)
+  local same, why = under_workload(plan, workload)
+  if not same then return nil, why.message end
+  return solver.simulate(same)
+end
+
+local function ratio(predicted, measured)
+  if predicted and measured and measured > 0 then return predicted / measured - 1 end
+end
+
+-- ------------------------------------------------------------------------------------------------ progress
+
+local function drawn(given)
+  if given == false then return nil, function() end end
+  if given then return given, function() end end
+  local draw, clear = new_bar()
+  if not draw then return nil, clear end
+  local began
+  return function(what, done, total, tokens)
+    if what == "load" then return draw(done, total, ("%d/%d stages loaded"):format(done, total)) end
+    began = began or core.clock()
+    local spent = core.clock() - began
+    local text = ("%d/%d answers"):format(done, total)
+    if spent > 0.5 and tokens > 0 then
+      text = ("%s, %.3g tok/s"):format(text, tokens / spent)
+      if done > 0 and done < total then
+        text = ("%s, %s left"):format(text, core.format_seconds(spent / done * (total - done)))
+      end
+    end
+    draw(done, total, text)
+  end, clear
+end
+
+-- Answers into what scripts read.
+local function fill(run, result, prompts, tokenizer)
+  run.texts, run.tokens, run.stop_reasons, run.prompt_tokens, run.requests = {}, {}, {}, {}, {}
+  run.partial = false
+  for i, prompt in ipairs(prompts) do
+    local answer = result.answers[i]
+    run.prompt_tokens[i] = #prompt.tokens
+    if answer then
+      run.tokens[i], run.stop_reasons[i] = answer.tokens, answer.stop_reason
+      run.texts[i] = tokenizer:decode(answer.tokens)
+      run.requests[i] = { index = i, id = prompt.id, text = run.texts[i], tokens = answer.tokens,
+        prompt_tokens = #prompt.tokens, stop_reason = answer.stop_reason, ttft_s = answer.ttft_s, e2e_s = answer.e2e_s }
+    else
+      run.tokens[i], run.stop_reasons[i], run.texts[i], run.partial = false, "unanswered", false, true
+      run.requests[i] = { index = i, id = prompt.id, prompt_tokens = #prompt.tokens, stop_reason = "unanswered" }
+    end
+  end
+end
+
+local function compare(run, plan, prompts, result)
+  local lengths, outputs = {}, {}
+  for i, prompt in ipairs(prompts) do
+    local answer = result.answers[i]
+    if answer and answer.ttft_s then
+      lengths[#lengths + 1] = #prompt.tokens
+      outputs[#outputs + 1] = #answer.tokens + (answer.stop_reason == "stop_token" and 1 or 0)
+    end
+  end
+  if #lengths == 0 then return end
+  run.predicted, run.not_predicted = predict(plan, lengths, outputs)
+  if not run.predicted then return end
+  run.error = { total = ratio(run.predicted.total_s, run.total_s), ttft = ratio(run.predicted.ttft_s, run.ttft_s),
+    decode_round = ratio(run.predicted.decode_round_s, run.decode_round_s) }
+end
+
+local copied = {
+  "state", "why", "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s", "decode_round_s",
+  "throughput_tok_s", "stages", "faults", "num_refused", "last_refused",
+}
+
+--- Runs a plan. What goes wrong after the start is in the result: state is done, failed or interrupted, and answers
+--- that were given are there.
+return function(plan, given)
+  local opt = {}
+  for key, value in pairs(type(given) == "table" and given or {}) do opt[key] = value end
+  local draw, clear = drawn(opt.progress)
+  opt.progress = draw
+  runtime.check_options(type(given) == "table" and opt or given)
+  check_plan(plan, opt.device or "auto")
+  check_model(plan, opt.model)
+  local engines = engines_of(plan, opt.kv_bitwidth)
+  local workload = plan:problem().workload
+  local tokenizer = lm.tokenizer(opt.model)
+  local prompts = prompts_of(opt.prompts, tokenizer, {
+    max_tokens = opt.max_tokens or math.min(default_tokens, workload.max_output_tokens), seed = opt.seed or 0,
+    limit = workload.max_prompt_tokens + workload.max_output_tokens,
+  })
+  host.poll_interrupts(true)
+  local ok, result = pcall(runtime.execute, model_options(opt, engines), opt, { engines = engines, prompts = prompts,
+    build = host.version.version .. " " .. host.version.commit, program = host.program })
+  host.poll_interrupts(false)
+  clear()
+  if not ok then error(result, 0) end
+  local run = {}
+  for _, name in ipairs(copied) do run[name] = result[name] end
+  fill(run, result, prompts, tokenizer)
+  compare(run, plan, prompts, result)
+  run.replans = 0
+  function run.save_trace(self, file) result.measured:save_trace(file) return self end
+  if opt.trace and result.state ~= "failed" then result.measured:save_trace(opt.trace) end
+  return run
+end

@@ -1,0 +1,238 @@
+-- Plans that run, as processes of this machine: the tokens are those of one process, whatever the cut, and whatever is
+-- lost on the way. Where this build runs no plans, each says so.
+local host = require "tessera.host"
+local ranks = require "tessera.runtime.ranks"
+local support = require "support"
+local ts = require "tessera"
+
+local path = host.installation.datasets_dir .. "/language_models/grammar-opt-5m"
+
+local function runs_here()
+  local ok, why = pcall(ts.language_model, { path = path, threads = 1, progress = false })
+  if not ok then return why end
+  local found = io.open(host.program:gsub("/bin/tessera$", "/lib/tessera/tessera_run.so"), "rb")
+  if not found then return { code = "unsupported", message = "there is no module of the runtime" } end
+  found:close()
+end
+
+local missing = runs_here()
+if missing and missing.code ~= "unsupported" then error(missing, 0) end
+local function it_runs(what, fn)
+  if missing then
+    pending(what .. ": " .. missing.message)
+  else
+    it(what, fn)
+  end
+end
+
+-- stages: a list of { layers, bits }
+local function plan_of(stages, opt)
+  opt = opt or {}
+  local list = {}
+  for i, stage in ipairs(stages) do
+    local bitwidths = {}
+    for k = 1, stage[1] do bitwidths[k] = stage[2] end
+    list[i] = { device = "T4-16G", bitwidths = bitwidths }
+  end
+  local problem = ts.problem { model = path, cluster = #stages .. "xT4-16G", bitwidths = { 4, 8, 16 },
+    kv_bitwidth = opt.kv_bitwidth, workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40,
+      batch_size = opt.batch_size or 8, chunk_tokens = opt.chunk_tokens } }
+  return assert(ts.plan(problem, { planner = "manual", stages = list, prefill_micro_batch_size = opt.prefill or 2,
+    decode_micro_batch_size = opt.decode or 2 }))
+end
+
+local texts = {
+  "the cat", "a dog sees", "the birds", "she", "one day the", "they", "my", "these kings of the city like", "a",
+  "Today, Anna has a small boat and the birds of the city follow these kings who like the boats",
+}
+
+local function options(opt)
+  local all = { model = path, prompts = texts, max_tokens = 16, device = "cpu", progress = false, temperature = 0 }
+  for key, value in pairs(opt or {}) do all[key] = value end
+  return all
+end
+
+-- What one process writes.
+local function alone(plan, opt)
+  local lm = ts.language_model { path = path, plan = plan, kv_bitwidth = opt.kv_bitwidth, threads = 1,
+    progress = false }
+  local wanted = {}
+  for i, text in ipairs(texts) do
+    wanted[i] = lm:generate(text, { max_tokens = opt.max_tokens, temperature = opt.temperature, top_k = opt.top_k,
+      top_p = opt.top_p, repetition_penalty = opt.repetition_penalty, ignore_stop_tokens = opt.ignore_stop_tokens,
+      seed = (opt.seed or 0) + i - 1 })
+  end
+  return wanted
+end
+
+local function is_same(plan, opt, run)
+  assert.equal("done", run.state, run.why)
+  assert.is_false(run.partial)
+  for i, generation in ipairs(alone(plan, opt)) do
+    assert.same(generation.tokens, run.tokens[i], ("prompt %d"):format(i))
+    assert.equal(generation.text, run.texts[i])
+    assert.equal(generation.stop_reason, run.stop_reasons[i])
+    assert.equal(generation.prompt_tokens, run.prompt_tokens[i])
+  end
+end
+
+-- Process ids of workers of this program, of one rank or all.
+local function workers(rank)
+  local pipe = io.popen(("pgrep -P $PPID -f -- '[s]tage --rank %s '"):format(rank or ".*"))
+  local pids = {}
+  for line in pipe:lines() do pids[#pids + 1] = line end
+  pipe:close()
+  return pids
+end
+
+local function signal(name, rank)
+  local pids = workers(rank)
+  assert.equal(1, #pids)
+  os.execute(("kill -%s %s"):format(name, pids[1]))
+end
+
+describe("ts.execute", function()
+  after_each(function() assert.same({}, workers()) end)
+
+  it_runs("writes the tokens of one process, however layers and prompts are cut", function()
+    local cuts = {
+      { { { 12, 4 } }, { batch_size = 10, prefill = 10, decode = 10 } },
+      { { { 7, 8 }, { 5, 4 } }, { batch_size = 4, prefill = 3, decode = 1 } }, -- three batches, the last of two
+      { { { 1, 16 }, { 4, 4 }, { 6, 8 }, { 1, 4 } }, { prefill = 2, decode = 5, chunk_tokens = 3 } },
+    }
+    for _, cut in ipairs(cuts) do
+      local plan, opt = plan_of(cut[1], cut[2]), options()
+      is_same(plan, opt, ts.execute(plan, opt))
+    end
+  end)
+
+  it_runs("draws as one process does, by the seed of each prompt", function()
+    local plan = plan_of { { 6, 4 }, { 6, 4 } }
+    local opt = options { temperature = 0.9, top_k = 20, top_p = 0.95, repetition_penalty = 1.2, seed = 5,
+      ignore_stop_tokens = true }
+    is_same(plan, opt, ts.execute(plan, opt))
+  end)
+
+  it_runs("keeps keys and values in 8 bits where the plan does", function()
+    local plan, opt = plan_of({ { 6, 8 }, { 6, 8 } }, { kv_bitwidth = 8 }), options { kv_bitwidth = 8 }
+    is_same(plan, opt, ts.execute(plan, opt))
+  end)
+
+  it_runs("says what it measured, by stage, and traces it", function()
+    local plan = plan_of { { 8, 4 }, { 4, 4 } }
+    local trace = support.temporary()
+    local run = ts.execute(plan, options { trace = trace, ignore_stop_tokens = true })
+    assert.equal(2, #run.stages)
+    local first, second = run.stages[1], run.stages[2]
+    assert.same({ 0, 8, 8, 4 }, { first.first_layer, first.num_layers, second.first_layer, second.num_layers })
+    assert.is_true(first.weight_bytes > second.weight_bytes and second.weight_bytes > 0)
+    assert.is_true(first.kv_cache_bytes == 2 * second.kv_cache_bytes)
+    for _, stage in ipairs(run.stages) do
+      assert.is_true(stage.busy_s > 0 and stage.busy_s < run.total_s)
+      assert.is_true(stage.resident_bytes > stage.weight_bytes and stage.peak_bytes >= stage.resident_bytes)
+    end
+    assert.is_true(run.ttft_s > 0 and run.ttft_s <= run.ttft_max_s and run.ttft_max_s < run.total_s)
+    assert.is_true(math.abs(run.throughput_tok_s * run.total_s - #texts * 16) < 1e-6)
+    assert.matches("priced for T4%-16G", run.not_predicted) -- no prediction of a GPU stands beside a CPU's times
+    local text = require("tessera.core").read_file(trace)
+    os.remove(trace)
+    assert.matches("stage 2, rank 1", text)
+  end)
+
+  it_runs("goes on after a worker was killed, with the same tokens", function()
+    local plan = plan_of({ { 4, 4 }, { 4, 4 }, { 4, 4 } }, { batch_size = 3 })
+    local answers = 0
+    local opt = options { recover = true, ignore_stop_tokens = true }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 4 then signal("KILL", 1) end
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal(#texts, answers)
+    assert.equal(1, #run.faults)
+    assert.same({ 1, 2 }, { run.faults[1].rank, run.faults[1].stage })
+    assert.matches("signal 9", run.faults[1].why)
+    opt.on_answer, opt.recover = nil, nil
+    is_same(plan, opt, run)
+  end)
+
+  it_runs("names the stage that was lost, keeps what was answered, and its journal goes on there", function()
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 2 })
+    local journal = support.temporary()
+    os.remove(journal)
+    local answers = 0
+    local opt = options { journal = journal }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 4 then signal("KILL", 1) end
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal("failed", run.state)
+    assert.is_true(run.partial)
+    assert.matches("^stage 2 %(rank 1, host 127.0.0.1, process %d+%): ended by signal 9 %(Killed%); %d of 10 prompts",
+      run.why)
+    local kept = 0
+    for i in ipairs(texts) do kept = kept + (run.tokens[i] and 1 or 0) end
+    assert.equal(answers, kept)
+    opt.on_answer = function() answers = answers + 1 end
+    run = ts.execute(plan, opt)
+    assert.equal(#texts, answers) -- each once
+    opt.on_answer, opt.journal = nil, nil
+    is_same(plan, opt, run)
+    opt.journal, opt.max_tokens = journal, 15
+    support.raises("invalid_argument", "the journal of another run", function() ts.execute(plan, opt) end)
+    os.remove(journal)
+  end)
+
+  it_runs("passes on what a callback raises, and leaves nothing running", function()
+    local plan = plan_of { { 6, 4 }, { 6, 4 } }
+    local ok, why = pcall(ts.execute, plan, options { on_answer = function() error "enough" end })
+    assert.is_false(ok)
+    assert.matches("enough", tostring(why))
+  end)
+
+  it_runs("takes token ids, and lengths and seeds of each prompt", function()
+    local plan = plan_of { { 6, 4 }, { 6, 4 } }
+    local ids = ts.tokenizer(path):encode "the cat"
+    local run = ts.execute(plan, options { prompts = { ids, { tokens = ids, max_tokens = 3, id = "b" },
+      { prompt = "the cat", seed = 9 } }, ignore_stop_tokens = true })
+    assert.same(run.tokens[1], run.tokens[3])
+    assert.equal(3, #run.tokens[2])
+    for i = 1, 3 do assert.equal(run.tokens[1][i], run.tokens[2][i]) end
+    assert.equal("b", run.requests[2].id)
+  end)
+
+  it_runs("refuses what cannot run, before anything starts", function()
+    local plan = plan_of { { 6, 4 }, { 6, 4 } }
+    local function refuses(text, change, code)
+      support.raises(code or "invalid_argument", text, function() ts.execute(plan, options(change)) end)
+    end
+    refuses("device = \"cpu\"", { device = "auto" })
+    refuses("the list is empty", { prompts = {} })
+    refuses("ts.execute.prompts[2]: give either prompt", { prompts = { "a", { max_tokens = 3 } } })
+    refuses("more than the 100 that the plan's cache has for a request", { max_tokens = 98 })
+    refuses("none of the 512", { prompts = { { tokens = { 5, 100000 } } } }, "out_of_range")
+    refuses("is reached from other machines", { host = "0.0.0.0" })
+    refuses("unknown option 'promts'", { promts = {} })
+    local other = assert(ts.plan(ts.problem { model = "opt-125m", cluster = "1xT4-16G" }))
+    support.raises("invalid_argument", "is not the model of the plan", function() ts.execute(other, options()) end)
+    support.raises("invalid_argument", "a plan of ts.plan", function() ts.execute({}, options()) end)
+  end)
+end)
+
+describe("a rank", function()
+  local function here(environment) return ranks.here(function(name) return environment[name] end) end
+
+  it("is what the launcher says", function()
+    assert.is_nil(here {})
+    assert.is_nil(here { RANK = "1" })
+    assert.is_nil(here { RANK = "3", WORLD_SIZE = "2" })
+    assert.same({ launcher = "torchrun", rank = 1, size = 2, host = "10.0.0.1", port = 1235 },
+      here { RANK = "1", WORLD_SIZE = "2", MASTER_ADDR = "10.0.0.1", MASTER_PORT = "1234",
+        TORCHELASTIC_USE_AGENT_STORE = "True" })
+    assert.same({ launcher = "Slurm", rank = 0, size = 4, host = "10.1.1.1", port = 29500 },
+      here { SLURM_PROCID = "0", SLURM_NTASKS = "4", SLURM_LAUNCH_NODE_IPADDR = "10.1.1.1" })
+    assert.equal("Open MPI", here({ OMPI_COMM_WORLD_RANK = "2", OMPI_COMM_WORLD_SIZE = "3" }).launcher)
+    assert.equal("MPICH", here({ PMI_RANK = "2", PMI_SIZE = "3" }).launcher)
+  end)
+end)
