@@ -28,15 +28,18 @@ end
 -- stages: a list of { layers, bits }
 local function plan_of(stages, opt)
   opt = opt or {}
+  local degree = opt.degree or 1
+  local device = degree > 1 and degree .. "xT4-16G" or "T4-16G"
   local list = {}
   for i, stage in ipairs(stages) do
     local bitwidths = {}
     for k = 1, stage[1] do bitwidths[k] = stage[2] end
-    list[i] = { device = "T4-16G", bitwidths = bitwidths }
+    list[i] = { device = device, bitwidths = bitwidths }
   end
-  local problem = ts.problem { model = path, cluster = #stages .. "xT4-16G", bitwidths = { 4, 8, 16 },
-    kv_bitwidth = opt.kv_bitwidth, workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40,
-      batch_size = opt.batch_size or 8, chunk_tokens = opt.chunk_tokens } }
+  local problem = ts.problem { model = path, cluster = #stages * degree .. "xT4-16G", tensor_parallel = degree,
+    bitwidths = { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
+    workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40, batch_size = opt.batch_size or 8,
+      chunk_tokens = opt.chunk_tokens } }
   return assert(ts.plan(problem, { planner = "manual", stages = list, prefill_micro_batch_size = opt.prefill or 2,
     decode_micro_batch_size = opt.decode or 2 }))
 end
@@ -55,7 +58,7 @@ end
 -- What one process writes.
 local function alone(plan, opt)
   local lm = ts.language_model { path = path, plan = plan, kv_bitwidth = opt.kv_bitwidth, threads = 1,
-    progress = false }
+    group_size = opt.group_size, progress = false }
   local wanted = {}
   for i, text in ipairs(texts) do
     wanted[i] = lm:generate(text, { max_tokens = opt.max_tokens, temperature = opt.temperature, top_k = opt.top_k,
@@ -137,6 +140,30 @@ describe("ts.execute", function()
     local text = require("tessera.core").read_file(trace)
     os.remove(trace)
     assert.matches("stage 2, rank 1", text)
+  end)
+
+  -- Sums in another order: the same tokens on this model, whose choices are not that close.
+  it_runs("shares layers among ranks, and goes on after one of them was killed", function()
+    for _, cut in ipairs { { { { 12, 4 } }, 3 }, { { { 5, 16 }, { 7, 4 } }, 2 } } do
+      local plan = plan_of(cut[1], { degree = cut[2] })
+      local opt = options { ignore_stop_tokens = true, group_size = 32 }
+      local run = ts.execute(plan, opt)
+      is_same(plan, opt, run)
+      assert.equal(#cut[1] * cut[2], #run.stages)
+      local whole = ts.execute(plan_of(cut[1]), opt)
+      assert.equal(whole.stages[1].kv_cache_bytes, run.stages[1].kv_cache_bytes * cut[2])
+    end
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { degree = 2, batch_size = 3 })
+    local answers = 0
+    local opt = options { recover = true, ignore_stop_tokens = true, group_size = 32 }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 4 then signal("KILL", 3) end
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal(1, #run.faults)
+    assert.same({ 3, 2 }, { run.faults[1].rank, run.faults[1].stage })
+    is_same(plan, opt, run)
   end)
 
   it_runs("goes on after a worker was killed, with the same tokens", function()

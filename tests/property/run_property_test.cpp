@@ -50,6 +50,7 @@ Setup random_setup(Rng& rng) {
       order.last_layer = k + 1;
       order.with_embedding = k == 0;
       order.with_head = k + 1 == stages;
+      order.tensor_ranks = static_cast<std::int32_t>(rng.integer(0, 2) == 0 ? rng.integer(2, 3) : 1);
       spec.stages.push_back(order);
     }
     spec.share = rng.integer(1, 6);
@@ -105,7 +106,9 @@ class Harness {
       : setup_(std::move(setup)), network_(seed) {
     setup_.options.recover = recover;
     setup_.options.most_restarts_per_minute = 1000;
-    for (const EngineSpec& spec : setup_.options.engines) num_ranks_ += std::ssize(spec.stages);
+    for (const EngineSpec& spec : setup_.options.engines) {
+      for (const LoadOrder& stage : spec.stages) num_ranks_ += stage.tensor_ranks;
+    }
     JobHooks hooks;
     hooks.restart = [this](std::int32_t rank) {
       network_.kill(rank);

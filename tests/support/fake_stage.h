@@ -80,7 +80,7 @@ class FakeStage final : public StagePart {
     return tokens;
   }
 
-  void forget() override { seeds_.clear(); }
+  void forget(const std::string&) override { seeds_.clear(); }
   Loaded loaded() const override {
     Loaded l;
     l.hidden_size = 1;

@@ -92,8 +92,9 @@ run::EngineRequest engine_of(const RequestReader& given) {
   engine.decode_micro_batch_size = given.integer("decode_micro_batch_size", 1, kMost);
   engine.chunk_tokens = given.integer("chunk_tokens", 0, kMost);
   given.each("stages", [&](const RequestReader& stage) {
-    engine.stages.push_back(
-        {stage.integer("first_layer", 0, 1000000), stage.integer("num_layers", 0, 1000000), 0});
+    engine.stages.push_back({stage.integer("first_layer", 0, 1000000),
+                             stage.integer("num_layers", 0, 1000000),
+                             static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024))});
   });
   return engine;
 }
@@ -167,6 +168,7 @@ void push_stages(lua_State* L, const Executed& executed) {
     lua_kit::set_integer(L, "engine", stage.engine + 1);
     lua_kit::set_integer(L, "stage", stage.stage + 1);
     lua_kit::set_integer(L, "rank", stage.rank);
+    lua_kit::set_integer(L, "tensor_rank", stage.tensor_rank);
     lua_kit::set_integer(L, "first_layer", stage.first_layer);
     lua_kit::set_integer(L, "num_layers", stage.num_layers);
     lua_kit::set_number(L, "load_s", stage.loaded.load_s);

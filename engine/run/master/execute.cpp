@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -18,6 +19,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lm/module.h"
+#include "tessera/lm/reducer.h"
 #include "tessera/run/handshake.h"
 #include "tessera/run/journal.h"
 #include "tessera/run/local_workers.h"
@@ -73,6 +75,16 @@ class Run {
       if (journal_) journal_->add(prompt, answer);
       if (request_.answered) request_.answered(prompt, answer);
     };
+    std::map<std::pair<std::size_t, std::size_t>, std::shared_ptr<lm::SharedRanks>> shared;
+    hooks.share = [&](std::size_t engine, std::size_t stage, std::int32_t ranks) {
+      auto& memory = shared[{engine, stage}];
+      memory = lm::SharedRanks::create(ranks);
+      return memory->path();
+    };
+    hooks.abort_sums = [&](std::size_t engine, std::size_t stage) {
+      const auto& memory = shared[{engine, stage}];
+      if (memory) memory->reducer(0, std::chrono::milliseconds(1))->abort();
+    };
     const std::int64_t num_ranks = count_ranks();
     if (request_.options.workers != Starter::others) {
       workers.emplace(LocalWorkers::Options{
@@ -116,13 +128,16 @@ class Run {
 
   std::int64_t count_ranks() const {
     std::int64_t count = 0;
-    for (const EngineRequest& engine : request_.engines) count += std::ssize(engine.stages);
+    for (const EngineRequest& engine : request_.engines) {
+      for (const EngineRequest::Stage& stage : engine.stages) count += stage.tensor_ranks;
+    }
     return count;
   }
 
   void check() const {
     check_may_start_processes("ts.execute");
     if (request_.prompts.empty()) refuse("prompts", "there are none");
+    check_ranks();
     if (!is_loopback(request_.options.host) && request_.options.secret_file.empty()) {
       refuse("secret_file",
              "host {} is reached from other machines, and whoever reaches it could take part; give "
@@ -221,15 +236,15 @@ class Run {
       spec.options.chunk_tokens = given.chunk_tokens;
       for (const EngineRequest::Stage& stage : given.stages) {
         LoadOrder order = stage_order(given, stage);
-        if (pins) {
+        if (pins) {  // rank t of them keeps to the t-th share of these
           const auto first = cores.begin() + rank * per_rank;
-          order.cores.assign(first, first + per_rank);
+          order.cores.assign(first, first + per_rank * stage.tensor_ranks);
           if (order.threads == 0) order.threads = static_cast<std::int32_t>(per_rank);
         } else if (order.threads == 0 && request_.options.workers == Starter::itself) {
           order.threads = static_cast<std::int32_t>(std::max<std::int64_t>(1, per_rank));
         }
         spec.stages.push_back(std::move(order));
-        ++rank;
+        rank += stage.tensor_ranks;
       }
       job.engines.push_back(std::move(spec));
     }
@@ -241,11 +256,34 @@ class Run {
     return job;
   }
 
+  // Before anything starts; loading would say the same.
+  void check_ranks() const {
+    for (const EngineRequest& engine : request_.engines) {
+      for (const EngineRequest::Stage& stage : engine.stages) {
+        const std::int64_t ranks = stage.tensor_ranks;
+        if (ranks == 1) continue;
+        if (shape_.num_heads % ranks != 0 || shape_.num_kv_heads % ranks != 0 ||
+            shape_.ffn_size % ranks != 0) {
+          refuse(ErrorCode::out_of_range, "plan",
+                 "{} tensor-parallel ranks do not divide the {} heads, {} KV heads and {} columns "
+                 "of {}",
+                 ranks, shape_.num_heads, shape_.num_kv_heads, shape_.ffn_size, shape_.name);
+        }
+        if (request_.options.workers != Starter::itself) {
+          refuse(ErrorCode::unsupported, "workers",
+                 "tensor-parallel ranks share memory, and so run where the master starts them: "
+                 "workers = \"itself\"");
+        }
+      }
+    }
+  }
+
   LoadOrder stage_order(const EngineRequest& engine, const EngineRequest::Stage& stage) const {
     LoadOrder order = load_order_of(request_.model);
     order.fingerprint = fingerprint_;
     order.bitwidths = engine.bitwidths;
     order.kv_bitwidth = static_cast<std::int32_t>(engine.kv_bitwidth);
+    order.tensor_ranks = stage.tensor_ranks;
     order.first_layer = stage.first_layer;
     order.last_layer = stage.first_layer + stage.num_layers;
     order.with_embedding = &stage == &engine.stages.front();
@@ -265,19 +303,22 @@ class Run {
       result_.spans.push_back(master.spans(e));
       std::vector<Nanoseconds> busy(engine.stages.size(), 0);
       for (const StageSpan& span : master.spans(e)) busy[span.stage] += span.end - span.start;
-      for (std::size_t k = 0; k < engine.stages.size(); ++k, ++rank) {
-        StageReport report;
-        report.engine = static_cast<std::int64_t>(e);
-        report.stage = static_cast<std::int64_t>(k);
-        report.rank = rank;
-        report.first_layer = engine.stages[k].first_layer;
-        report.num_layers = engine.stages[k].num_layers;
-        report.loaded = master.loaded()[static_cast<std::size_t>(rank)];
-        report.busy_s = static_cast<double>(busy[k]) / kSecond;
-        if (result_.total_s > 0) {
-          report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
+      for (std::size_t k = 0; k < engine.stages.size(); ++k) {
+        for (std::int64_t part = 0; part < engine.stages[k].tensor_ranks; ++part, ++rank) {
+          StageReport report;
+          report.tensor_rank = part;
+          report.engine = static_cast<std::int64_t>(e);
+          report.stage = static_cast<std::int64_t>(k);
+          report.rank = rank;
+          report.first_layer = engine.stages[k].first_layer;
+          report.num_layers = engine.stages[k].num_layers;
+          report.loaded = master.loaded()[static_cast<std::size_t>(rank)];
+          report.busy_s = static_cast<double>(busy[k]) / kSecond;
+          if (result_.total_s > 0) {
+            report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
+          }
+          result_.stages.push_back(report);
         }
-        result_.stages.push_back(report);
       }
     }
   }

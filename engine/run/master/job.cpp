@@ -26,6 +26,7 @@ struct Job::Rank {
   enum class State { absent, joined, loading, resetting, ready };
   State state = State::absent;
   std::size_t engine = 0, stage = 0;
+  std::size_t part = 0;  ///< tensor-parallel rank in its stage
   Address address = {};
   std::int64_t process = 0;
   std::vector<Nanoseconds> restarts = {};
@@ -35,8 +36,11 @@ struct Job::Engine {
   Engine(serving::EngineCore c, StageExecutor e) : core(std::move(c)), executor(std::move(e)) {}
   serving::EngineCore core;
   StageExecutor executor;
-  std::vector<std::int32_t> ranks;     ///< in order of the stages
-  std::vector<std::int64_t> requests;  ///< that it is given at the start
+  std::size_t index = 0;
+  std::vector<std::vector<std::int32_t>> stages;  ///< ranks of each
+  std::vector<std::int32_t> ranks;                ///< in order of the stages
+  std::vector<std::string> shared;                ///< of each stage, where it has several ranks
+  std::vector<std::int64_t> requests;             ///< that it is given at the start
   std::uint32_t epoch = 0;
   bool is_running = false;
 };
@@ -60,16 +64,22 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     serving::EngineCore core(serving::make_scheduler(spec.options, kv),
                              serving::Ledger(log_, static_cast<std::int32_t>(e), true),
                              {.num_stages = spec.stages.size(), .with_tables = true});
-    std::vector<std::vector<std::int32_t>> ranks;
+    std::vector<std::vector<std::int32_t>> stages(spec.stages.size());
     std::vector<std::int32_t> all;
-    for (std::size_t k = 0; k < spec.stages.size(); ++k) {
-      all.push_back(static_cast<std::int32_t>(ranks_.size()));
-      ranks.push_back({all.back()});
-      ranks_.push_back({.engine = e, .stage = k});
+    for (std::size_t k = 0; k < stages.size(); ++k) {
+      for (std::int32_t part = 0; part < spec.stages[k].tensor_ranks; ++part) {
+        all.push_back(static_cast<std::int32_t>(ranks_.size()));
+        stages[k].push_back(all.back());
+        ranks_.push_back({.engine = e, .stage = k, .part = static_cast<std::size_t>(part)});
+      }
     }
-    engines_.push_back(std::make_unique<Engine>(std::move(core),
-                                                StageExecutor(std::move(ranks), stop, transport)));
-    engines_.back()->ranks = std::move(all);
+    engines_.push_back(
+        std::make_unique<Engine>(std::move(core), StageExecutor(stages, stop, transport)));
+    Engine& engine = *engines_.back();
+    engine.index = e;
+    engine.shared.resize(stages.size());
+    engine.stages = std::move(stages);
+    engine.ranks = std::move(all);
   }
   loaded_.resize(ranks_.size());
   // Each prompt to the engine that is furthest behind its share.
@@ -154,23 +164,38 @@ void Job::joined(const Event& event) {
 
 void Job::load_all() {
   state_ = JobState::loading;
+  for (const auto& engine : engines_) share(*engine);
   for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) send_load(rank);
   show_progress(true);
 }
 
+void Job::share(Engine& engine) {
+  for (std::size_t k = 0; k < engine.stages.size(); ++k) {
+    const auto ranks = static_cast<std::int32_t>(engine.stages[k].size());
+    if (ranks > 1 && hooks_.share) engine.shared[k] = hooks_.share(engine.index, k, ranks);
+  }
+}
+
+// Every rank of a stage has all hidden states: rank t of the next one gets them of rank t, or of
+// t modulo how many there are.
 std::vector<Feed> Job::feeds_of(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  const std::vector<std::int32_t>& all = engines_[r.engine]->ranks;
-  if (r.stage + 1 == all.size()) return {};
-  const std::int32_t next = all[r.stage + 1];
-  const Address& address = ranks_[static_cast<std::size_t>(next)].address;
-  return {{next, address.host, address.port}};
+  const auto& stages = engines_[r.engine]->stages;
+  if (r.stage + 1 == stages.size()) return {};
+  std::vector<Feed> feeds;
+  const std::vector<std::int32_t>& next = stages[r.stage + 1];
+  for (std::size_t part = r.part; part < next.size(); part += stages[r.stage].size()) {
+    const Address& address = ranks_[static_cast<std::size_t>(next[part])].address;
+    feeds.push_back({next[part], address.host, address.port});
+  }
+  return feeds;
 }
 
 std::vector<std::int32_t> Job::from_of(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
   if (r.stage == 0) return {};
-  return {engines_[r.engine]->ranks[r.stage - 1]};
+  const std::vector<std::int32_t>& before = engines_[r.engine]->stages[r.stage - 1];
+  return {before[r.part % before.size()]};
 }
 
 void Job::send_load(std::int32_t rank) {
@@ -179,6 +204,9 @@ void Job::send_load(std::int32_t rank) {
   const EngineSpec& spec = options_.engines[r.engine];
   LoadOrder order = spec.stages[r.stage];
   order.stage = static_cast<std::int64_t>(r.stage);
+  order.tensor_rank = static_cast<std::int32_t>(r.part);
+  order.with_head = order.with_head && r.part == 0;
+  order.shared = engine.shared[r.stage];
   order.kv_blocks = spec.kv_blocks;
   order.block_size = spec.options.block_size;
   order.from = from_of(rank);
@@ -189,13 +217,14 @@ void Job::send_load(std::int32_t rank) {
 }
 
 void Job::reset(Engine& engine) {
+  share(engine);
   for (const std::int32_t rank : engine.ranks) {
     Rank& r = ranks_[static_cast<std::size_t>(rank)];
     if (r.state == Rank::State::joined) {
       send_load(rank);
     } else {  // behind the load that one may be busy with
       r.state = Rank::State::resetting;
-      const ResetOrder order{from_of(rank), feeds_of(rank),
+      const ResetOrder order{engine.shared[r.stage], from_of(rank), feeds_of(rank),
                              static_cast<std::int32_t>(engine.epoch)};
       transport_.send(rank, {.kind = Kind::reset, .epoch = engine.epoch}, json_body(order));
     }
@@ -216,7 +245,7 @@ void Job::take(std::int32_t rank, const Message& message) {
       r.state = Rank::State::ready;
       return is_loaded(rank);
     case Kind::tokens:
-      if (r.stage + 1 != engine.ranks.size()) refuse("message", "tokens of an inner stage");
+      if (rank != engine.stages.back().front()) refuse("message", "tokens of an inner stage");
       if (!engine.is_running || header.epoch != engine.epoch) return;
       engine.executor.on_tokens(message);
       return advance(engine);
@@ -368,6 +397,7 @@ void Job::lost(std::int32_t rank, const std::string& why) {
                      start_ > 0 ? transport_.now() - start_ : 0, what});
   if (!may_restart(rank)) return fail(rank, what);
   Engine& engine = *engines_[r.engine];
+  if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
   if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
   if (engine.is_running) {
     engine.is_running = false;
@@ -396,7 +426,7 @@ void Job::finish(JobState state, std::string why) {
     end_ = state == JobState::done ? end_ : transport_.now();
     for (std::size_t e = 0; e < engines_.size(); ++e) {
       Engine& engine = *engines_[e];
-      std::vector<serving::Ticks> busy(engine.ranks.size(), 0);
+      std::vector<serving::Ticks> busy(engine.stages.size(), 0);
       for (const StageSpan& span : engine.executor.spans()) {
         busy[span.stage] += (span.end - span.start) * 1000;
       }

@@ -80,7 +80,7 @@ serving::BatchRun batch_run_of(const Executed& executed) {
 serving::BatchPipeline tracks_of(const Executed& executed, std::size_t engine) {
   serving::BatchPipeline pipeline;
   for (const StageReport& stage : executed.stages) {
-    if (stage.engine != static_cast<std::int64_t>(engine)) continue;
+    if (stage.engine != static_cast<std::int64_t>(engine) || stage.tensor_rank > 0) continue;
     pipeline.stage_names.push_back(fmt::format("stage {}, rank {}", stage.stage + 1, stage.rank));
   }
   return pipeline;

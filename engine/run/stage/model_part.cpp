@@ -8,11 +8,20 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lm/module.h"
+#include "tessera/lm/reducer.h"
 #include "tessera/run/process_memory.h"
 #include "tessera/run/stage_part.h"
 
 namespace tessera::run {
 namespace {
+
+// Of a stage's cores those of one of its ranks.
+std::vector<std::int32_t> share_of(const std::vector<std::int32_t>& cores, std::int32_t rank,
+                                   std::int32_t ranks) {
+  const std::size_t count = cores.size() / static_cast<std::size_t>(ranks);
+  const auto first = cores.begin() + static_cast<std::ptrdiff_t>(count) * rank;
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
 
 void keep_to(const std::vector<std::int32_t>& cores) {
   if (cores.empty()) return;
@@ -26,17 +35,50 @@ void keep_to(const std::vector<std::int32_t>& cores) {
          cores.front());
 }
 
+constexpr std::chrono::seconds kSumDeadline(30);  // the master hears of a rank that is gone sooner
+
+/// The sums of a rank, in memory that is replaced where a rank was lost.
+class Sums final : public lm::Reducer {
+ public:
+  Sums(std::int32_t rank, std::int32_t ranks) : rank_(rank), ranks_(ranks) {}
+
+  void meet(const std::string& shared) {
+    ends_ = lm::SharedRanks::open(shared)->reducer(rank_, kSumDeadline);
+  }
+  std::int32_t rank() const override { return rank_; }
+  std::int32_t ranks() const override { return ranks_; }
+  void sum(std::span<float> values) override {
+    try {
+      ends_->sum(values);
+    } catch (const Error& error) {
+      throw StepLost(error.code(), error.message(), error.where());
+    }
+  }
+  void abort() noexcept override {
+    if (ends_) ends_->abort();
+  }
+
+ private:
+  std::int32_t rank_, ranks_;
+  std::unique_ptr<lm::Reducer> ends_;
+};
+
 class ModelPart final : public StagePart {
  public:
   explicit ModelPart(const LoadOrder& order) {
     const auto start = std::chrono::steady_clock::now();
-    keep_to(order.cores);
+    keep_to(share_of(order.cores, order.tensor_rank, order.tensor_ranks));
     if (!order.fingerprint.empty() && model_fingerprint(order.path) != order.fingerprint) {
       refuse("model", "{} is another model here than where the run was started",
              quote(order.path, 300));
     }
     lm::LoadRequest request = request_of(order);
     request.progress = [](std::int64_t, std::int64_t) { process_memory(); };  // notes its peak
+    if (order.tensor_ranks > 1) {
+      sums_ = std::make_shared<Sums>(order.tensor_rank, order.tensor_ranks);
+      sums_->meet(order.shared);
+      request.reducer = sums_;
+    }
     model_ = lm::module().load(request);
     cache_ = model_->make_cache(order.kv_blocks, order.block_size);
     first_ = order.first_layer;
@@ -73,7 +115,10 @@ class ModelPart final : public StagePart {
     return draw(order, hidden);
   }
 
-  void forget() override { samplers_.clear(); }
+  void forget(const std::string& shared) override {
+    samplers_.clear();
+    if (sums_) sums_->meet(shared);
+  }
 
   Loaded loaded() const override {
     Loaded now = loaded_;
@@ -119,19 +164,27 @@ class ModelPart final : public StagePart {
     }
     logits_.resize(rows.size() / width * vocabulary);
     if (!rows.empty()) model_->head(rows, logits_);
-    std::vector<std::int32_t> tokens(order.items.size(), -1);
-    std::size_t row = 0;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const StepItem& item = order.items[i];
+    std::vector<lm::Choice> choices;
+    for (const StepItem& item : order.items) {
       if (item.draw < 0) continue;
       const auto found = samplers_.find(item.request);
       if (found == samplers_.end()) {
         refuse(ErrorCode::out_of_range, "step", "nobody said how request {} is sampled",
                item.request);
       }
-      tokens[i] = found->second.choose(
-          std::span<const float>(logits_).subspan(row++ * vocabulary, vocabulary), item.draw);
-      found->second.see(tokens[i]);
+      choices.push_back({.sampler = &found->second,
+                         .logits = std::span<const float>(logits_).subspan(
+                             choices.size() * vocabulary, vocabulary),
+                         .step = item.draw});
+    }
+    lm::choose(choices, model_->num_threads());
+    std::vector<std::int32_t> tokens(order.items.size(), -1);
+    std::size_t row = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (order.items[i].draw < 0) continue;
+      const lm::Choice& choice = choices[row++];
+      tokens[i] = choice.token;
+      choice.sampler->add(choice.token);
     }
     return tokens;
   }
@@ -140,6 +193,7 @@ class ModelPart final : public StagePart {
   std::unique_ptr<lm::KvCache> cache_;
   std::int64_t first_ = 0, last_ = 0;
   bool embeds_ = false;
+  std::shared_ptr<Sums> sums_;  ///< of a tensor-parallel rank
   Loaded loaded_;
   std::unordered_map<std::int64_t, lm::Sampler> samplers_;  ///< by request
   // Of the step.

@@ -109,7 +109,7 @@ void Worker::reset(const Message& message) {
   epoch_ = static_cast<std::uint32_t>(order.epoch);
   orders_.clear();
   inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
-  part_->forget();
+  part_->forget(order.shared);
   from_ = order.from;
   due_ = Kind::ready;
   connect(order.feeds);
@@ -149,6 +149,8 @@ bool Worker::work() {
   orders_.pop_front();
   try {
     compute(order, std::move(*input));
+  } catch (const StepLost&) {
+    orders_.clear();  // until the reset
   } catch (const Error& error) {
     fail(std::string(name_of(error.code())).c_str(), error.message(), error.where());
   } catch (const std::bad_alloc&) {

@@ -64,6 +64,8 @@ lm::LoadRequest request_of(const LoadOrder& order) {
   request.last_layer = order.last_layer;
   request.with_embedding = order.with_embedding;
   request.with_head = order.with_head;
+  request.rank = order.tensor_rank;
+  request.ranks = order.tensor_ranks;
   for (const std::int32_t bitwidth : order.bitwidths) {
     lm::LayerForm form{.activation_bitwidth = order.activation_bitwidth};
     form.bitwidth = bitwidth;

@@ -35,15 +35,6 @@ local function check_plan(plan, device)
       core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
     end
   end
-  for _, engine in ipairs(plan.placement.engines) do
-    for _, stage in ipairs(engine.stages) do
-      if #stage.gpus > 1 then
-        core.refuse(path .. ".plan", ("stage of layers %d to %d runs on %d devices at once (tensor parallelism), which "
-          .. "the runtime does not yet: plan with tensor_parallel = 1"):format(stage.first_layer + 1,
-          stage.first_layer + stage.num_layers, #stage.gpus))
-      end
-    end
-  end
   local foreign = foreign_device(plan)
   if device == "auto" and foreign then
     core.refuse(path .. ".device", ("the plan is of %s, and this runtime has run on CPUs only; device = \"cpu\" "
@@ -67,7 +58,8 @@ local function engines_of(plan, kv_bitwidth)
   for i, engine in ipairs(plan.placement.engines) do
     local pipeline, stages = pipelines[i], {}
     for k, stage in ipairs(engine.stages) do
-      stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers }
+      stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers,
+        tensor_ranks = #stage.gpus }
     end
     local workload = pipeline:problem().workload
     list[i] = { stages = stages, bitwidths = bitwidths_of(engine), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,

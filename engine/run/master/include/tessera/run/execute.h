@@ -35,7 +35,7 @@ struct ExecuteOptions {
 struct EngineRequest {
   struct Stage {
     std::int64_t first_layer = 0, num_layers = 0;
-    double memory_bytes = 0;  ///< that it may take; 0: no limit
+    std::int32_t tensor_ranks = 1;  ///< processes that share its layers
   };
   std::vector<Stage> stages;
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]; empty: as stored
@@ -61,7 +61,7 @@ struct ExecuteRequest {
 
 /// A stage as it ran.
 struct StageReport {
-  std::int64_t engine = 0, stage = 0, rank = 0;  ///< 0-based
+  std::int64_t engine = 0, stage = 0, rank = 0, tensor_rank = 0;  ///< 0-based
   std::int64_t first_layer = 0, num_layers = 0;
   Loaded loaded;
   double busy_s = 0, idle_ratio = 0;

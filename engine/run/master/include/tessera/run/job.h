@@ -17,7 +17,8 @@ namespace tessera::run {
 
 /// One pipeline of a run, its stages in order. Ranks are counted through all engines.
 struct EngineSpec {
-  std::vector<LoadOrder> stages;  ///< who feeds whom, epoch and blocks aside
+  std::vector<LoadOrder> stages;  ///< of a stage's first rank; who feeds whom, epoch, blocks and
+                                  ///< shared memory aside
   serving::EngineOptions options;
   std::int64_t kv_blocks = 1;
   std::int64_t share = 1;  ///< of the prompts, in proportion to the other engines'
@@ -38,6 +39,10 @@ struct JobOptions {
 struct JobHooks {
   /// Starts a worker where it was, after it is gone. Absent: workers are started by others.
   std::function<void(std::int32_t rank)> restart;
+  /// Memory for the sums of the tensor-parallel ranks of a stage; what they had before is given up.
+  std::function<std::string(std::size_t engine, std::size_t stage, std::int32_t ranks)> share;
+  /// A rank of a stage is gone: the others' sums end.
+  std::function<void(std::size_t engine, std::size_t stage)> abort_sums;
   /// How a worker's process ended, where that is known: "signal 9 (killed)".
   std::function<std::string(std::int32_t rank)> ending;
   std::function<bool()> interrupted;
@@ -106,6 +111,7 @@ class Job final : public Actor {
   void show_progress(bool loading);
   template <class Call>
   void ask(const Call& call);
+  void share(Engine& engine);
   std::vector<Feed> feeds_of(std::int32_t rank) const;
   std::vector<std::int32_t> from_of(std::int32_t rank) const;
   std::string name_of_rank(std::int32_t rank) const;

@@ -2,12 +2,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "tessera/core/error.h"
 #include "tessera/run/step_messages.h"
 #include "tessera/run/worker_records.h"
 
 namespace tessera::run {
+
+/// A step that cannot be finished, as another rank of its stage is gone: what the master does about
+/// that is still to come.
+class StepLost : public Error {
+ public:
+  using Error::Error;
+};
 
 /// What a worker computes with: some layers of a model and their cache.
 class StagePart {
@@ -15,13 +24,13 @@ class StagePart {
   virtual ~StagePart() = default;
   /// The layers of a step. `hidden` [tokens of the step][hidden_size] is what the stage before
   /// made, and becomes what this one makes; the first stage makes it of token ids.
-  /// @throws Error{out_of_range} for tokens, blocks or rows that cannot be
+  /// @throws Error{out_of_range} for tokens, blocks or rows that cannot be; StepLost
   virtual void run(const StepOrder& order, std::vector<float>& hidden) = 0;
   /// The next token of each item that draws one, else -1; of the last stage.
   virtual std::vector<std::int32_t> sample(const StepOrder& order,
                                            const std::vector<float>& hidden) = 0;
-  /// Nobody is being answered any more.
-  virtual void forget() = 0;
+  /// Nobody is being answered any more. @param shared of the ranks of its stage, anew
+  virtual void forget(const std::string& shared) = 0;
   virtual Loaded loaded() const = 0;
 };
 

@@ -37,9 +37,11 @@ struct LoadOrder {
   std::int64_t first_layer = 0, last_layer = 0;
   bool with_embedding = false, with_head = false;
   std::int64_t kv_blocks = 1, block_size = lm::kBlockTokens;
-  std::int64_t stage = 0;          ///< 0-based, of its engine
-  std::vector<std::int32_t> from;  ///< rank that feeds it; none: the first stage
-  std::vector<Feed> feeds;         ///< whom it feeds; none: the last stage
+  std::int64_t stage = 0;                          ///< 0-based, of its engine
+  std::int32_t tensor_rank = 0, tensor_ranks = 1;  ///< its part of every layer
+  std::string shared;                              ///< SharedRanks::path, where there are several
+  std::vector<std::int32_t> from;                  ///< rank that feeds it; none: the first stage
+  std::vector<Feed> feeds;                         ///< whom it feeds; none: the last stage
   std::int32_t epoch = 0;
 };
 
@@ -54,6 +56,7 @@ struct Loaded {
 
 /// Steps under way are lost, and what caches hold.
 struct ResetOrder {
+  std::string shared;  ///< as LoadOrder has it, anew
   std::vector<std::int32_t> from;
   std::vector<Feed> feeds;
   std::int32_t epoch = 0;
@@ -129,6 +132,9 @@ struct Fields<run::LoadOrder> {
       field<&O::kv_blocks>(run::detail::number("kv_blocks", "Blocks of its cache", 1, 1e9)),
       field<&O::block_size>(run::detail::number("block_size", "Of a block", 1, 65536, "tokens")),
       field<&O::stage>(layer("stage", "Its stage (0-based)")),
+      field<&O::tensor_rank>(layer("tensor_rank", "Its part of every layer (0-based)")),
+      field<&O::tensor_ranks>(run::detail::number("tensor_ranks", "Parts of a layer", 1, 1024)),
+      field<&O::shared>({.name = "shared", .doc = "Memory in which the parts' sums meet"}),
       field<&O::from>(run::detail::number("from", "Rank that feeds it", 0, 65535)),
       field<&O::feeds>({.name = "feeds", .doc = "Whom it feeds"}),
       field<&O::epoch>(run::detail::number("epoch", "Of the run", 0, 2e9))};
@@ -149,10 +155,11 @@ struct Fields<run::Loaded> {
 template <>
 struct Fields<run::ResetOrder> {
   using R = run::ResetOrder;
-  static constexpr auto list =
-      std::tuple{field<&R::from>(run::detail::number("from", "Rank that feeds it", 0, 65535)),
-                 field<&R::feeds>({.name = "feeds", .doc = "Whom it feeds"}),
-                 field<&R::epoch>(run::detail::number("epoch", "Of the run", 0, 2e9))};
+  static constexpr auto list = std::tuple{
+      field<&R::shared>({.name = "shared", .doc = "Memory in which the parts' sums meet"}),
+      field<&R::from>(run::detail::number("from", "Rank that feeds it", 0, 65535)),
+      field<&R::feeds>({.name = "feeds", .doc = "Whom it feeds"}),
+      field<&R::epoch>(run::detail::number("epoch", "Of the run", 0, 2e9))};
 };
 
 template <>
