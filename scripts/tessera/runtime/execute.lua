@@ -152,8 +152,11 @@ local function fill(run, result, prompts, tokenizer)
     run.prompt_tokens[i] = #prompt.tokens
     if answer then
       run.tokens[i], run.stop_reasons[i] = answer.tokens, answer.stop_reason
-      run.texts[i] = tokenizer:decode(answer.tokens)
-      run.requests[i] = { index = i, id = prompt.id, text = run.texts[i], tokens = answer.tokens,
+      -- A model may choose tokens that its tokenizer does not have; what was computed is kept all the same.
+      local ok, text = pcall(tokenizer.decode, tokenizer, answer.tokens)
+      run.texts[i] = ok and text
+      if not ok then run.not_decoded = core.error_text(text) end
+      run.requests[i] = { index = i, id = prompt.id, text = run.texts[i] or nil, tokens = answer.tokens,
         prompt_tokens = #prompt.tokens, stop_reason = answer.stop_reason, ttft_s = answer.ttft_s, e2e_s = answer.e2e_s }
     else
       run.tokens[i], run.stop_reasons[i], run.texts[i], run.partial = false, "unanswered", false, true
