@@ -50,7 +50,8 @@ Setup random_setup(Rng& rng) {
       order.last_layer = k + 1;
       order.with_embedding = k == 0;
       order.with_head = k + 1 == stages;
-      order.tensor_ranks = static_cast<std::int32_t>(rng.integer(0, 2) == 0 ? rng.integer(2, 3) : 1);
+      order.tensor_ranks =
+          static_cast<std::int32_t>(rng.integer(0, 2) == 0 ? rng.integer(2, 3) : 1);
       spec.stages.push_back(order);
     }
     spec.share = rng.integer(1, 6);
