@@ -28,11 +28,13 @@ struct Writer {
   const char* name;
   const char* file;
   Words words;
+  const char* old = "old";  // what the file holds before; indicators replace nothing else
 };
 void PrintTo(const Writer& writer, std::ostream* stream) { *stream << writer.name; }
 
 // Runs code that has a problem and a plan, and a path as `...`.
-Writer by_code(const char* name, const char* file, const std::string& code) {
+Writer by_code(const char* name, const char* file, const std::string& code,
+               const char* old = "old") {
   const std::string prelude =
       "local ts, file = require 'tessera', ... "
       "local problem = ts.problem { model = 'opt-125m', cluster = '2xT4-16G', theta = 1, bitwidths "
@@ -41,7 +43,7 @@ Writer by_code(const char* name, const char* file, const std::string& code) {
       "local sizes = { prefill_micro_batch_size = 2, decode_micro_batch_size = 4 } "
       "local plot = { kind = 'bars', rows = { { a = 'x', b_s = 1 }, { a = 'y', b_s = 2 } }, x = "
       "'a', y = 'b_s' } ";
-  return {name, file, {"-e", prelude + code, "FILE"}};
+  return {name, file, {"-e", prelude + code, "FILE"}, old};
 }
 
 const Words kPlan = {"plan", "--model", "opt-125m", "--cluster", "2xT4-16G"};
@@ -51,12 +53,15 @@ Words plan_with(const char* flag) {
   return words;
 }
 
+constexpr const char* kOldIndicator = R"([{"3": 0.5, "4": 0.25}])";
+
 std::vector<Writer> writers() {
   std::vector<Writer> all = {
       by_code("plan", "plan.json", "plan:save(file)"),
       by_code("picture_svg", "plan.svg", "ts.picture(plan, file)"),
       by_code("trace", "trace.json", "ts.simulate(plan):save_trace(file)"),
-      by_code("indicator", "indicator.json", "ts.indicator { model = 'opt-125m' }:save(file)"),
+      by_code("indicator", "indicator.json", "ts.indicator { model = 'opt-125m' }:save(file)",
+              kOldIndicator),
       by_code("plot_svg", "plot.svg", "ts.plot(plot):save(file)"),
       by_code("plot_txt", "plot.txt", "ts.plot(plot):save(file)"),
       by_code("model_lp", "model.lp",
@@ -120,7 +125,7 @@ class Disk : public FolderTest {
     return names;
   }
 
-  // Writes over "disk/NAME", which holds "old", and expects that it cannot.
+  // Writes over "disk/NAME", which holds what it did, and expects that it cannot.
   void expect_kept(const Writer& writer, const std::vector<std::string>& names,
                    const std::vector<std::string>& reasons, const ProcessSetup& setup = {}) const {
     const std::string target = path("disk/") + writer.file;
@@ -133,7 +138,7 @@ class Disk : public FolderTest {
             [&](const std::string& reason) { return p.err.find(reason) != std::string::npos; },
             true)))
         << p.err;
-    EXPECT_EQ(read(target), "old");
+    EXPECT_EQ(read(target), writer.old);
     EXPECT_EQ(names_in(path("disk")), names);
   }
 
@@ -154,7 +159,7 @@ TEST_P(WriterOnDisk, KeepsTheOldFileWhereTheDiskIsFull) {
   for (const int free_pages : {0, 1}) {
     SmallDisk disk(path("disk"), 64);
     if (!disk.obstacle().empty()) GTEST_SKIP() << disk.obstacle();
-    file(std::string("disk/") + writer.file, "old");
+    file(std::string("disk/") + writer.file, writer.old);
     fill(path("disk"), free_pages);
     std::vector<std::string> names = {"filler", writer.file};
     std::sort(names.begin(), names.end());
@@ -166,7 +171,7 @@ TEST_P(WriterOnDisk, KeepsTheOldFileWhereTheDiskIsFull) {
 TEST_P(WriterOnDisk, KeepsTheOldFileUnderALimitOnSizes) {
   const Writer& writer = GetParam();
   const Words words = words_for(writer, path("disk/") + writer.file);  // makes its database
-  file(std::string("disk/") + writer.file, "old");
+  file(std::string("disk/") + writer.file, writer.old);
   ProcessSetup setup;
   setup.in_child = [] {
     const rlimit limit{256, 256};
@@ -180,7 +185,7 @@ TEST_P(WriterOnDisk, KeepsTheOldFileWhereNothingMayBeWritten) {
   const Writer& writer = GetParam();
   SmallDisk disk(path("disk"), 64);
   if (!disk.obstacle().empty()) GTEST_SKIP() << disk.obstacle();
-  file(std::string("disk/") + writer.file, "old");
+  file(std::string("disk/") + writer.file, writer.old);
   ASSERT_TRUE(disk.make_read_only());
   expect_kept(writer, {writer.file}, {"Read-only file system"});
 }
