@@ -314,7 +314,7 @@ OptionTable make_execute_options() {
   OptionTable table{"ts.execute",
                     "Runs a plan: each stage a process with its layers at their bitwidths, prompts "
                     "in the plan's micro-batches (tessera man execute).",
-                    "tessera.Executed",
+                    "table",
                     {}};
   table.options.push_back({.name = "model",
                            .type = OptionType::text,

@@ -9,6 +9,7 @@ local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
 local solver = require "tessera.solver"
 local under_workload = require "tessera.planning.under_workload"
+local workers = require "tessera.workers"
 
 local path = "ts.execute"
 local default_tokens = 128
@@ -40,6 +41,34 @@ local function check_plan(plan, device)
     core.refuse(path .. ".device", ("the plan is of %s, and this runtime has run on CPUs only; device = \"cpu\" "
       .. "(--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths and micro-batches"):format(
       foreign))
+  end
+end
+
+-- What a stage takes as the plan has it, beside what a runtime reserves.
+local function stage_bytes(stage)
+  local memory = stage.memory
+  return memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes + memory.embedding_bytes
+end
+
+local function check_memory(plan, opt)
+  local total = 0
+  for _, pipeline in ipairs(plan.replicas or { plan }) do
+    for k, stage in ipairs(pipeline.stages) do
+      local bytes = stage_bytes(stage)
+      total = total + bytes
+      if opt.stage_memory_gib and opt.stage_memory_gib > 0 and bytes > opt.stage_memory_gib * 2 ^ 30 then
+        core.refuse(path .. ".stage_memory_gib", ("stage %d needs %s (weights %s, KV cache %s, the rest activations "
+          .. "and embedding), more than %g GiB: plan with fewer bits, more stages or a smaller batch"):format(k,
+          core.format_bytes(bytes), core.format_bytes(stage.memory.weight_bytes),
+          core.format_bytes(stage.memory.kv_cache_bytes), opt.stage_memory_gib))
+      end
+    end
+  end
+  local here = workers.machine_memory_bytes()
+  if (opt.workers or "itself") == "itself" and total > here then
+    core.refuse(path .. ".plan", ("its stages need %s, and this machine has %s: plan with fewer bits or a smaller "
+      .. "batch, or start stages elsewhere (workers = \"others\")"):format(core.format_bytes(total),
+      core.format_bytes(here)))
   end
 end
 
@@ -196,6 +225,7 @@ return function(plan, given)
   runtime.check_options(type(given) == "table" and opt or given)
   check_plan(plan, opt.device or "auto")
   check_model(plan, opt.model)
+  check_memory(plan, opt)
   local engines = engines_of(plan, opt.kv_bitwidth)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)

@@ -29,6 +29,7 @@ struct ExecuteOptions {
   std::string journal;
   double start_limit_s = 120;
   double step_limit_s = 60;
+  double stage_memory_gib = 0;  ///< 0: no limit
 };
 
 /// A pipeline of the run.
@@ -145,6 +146,14 @@ struct Fields<run::ExecuteOptions> {
                                 .min = 0.1,
                                 .max = 1e6,
                                 .as_option = AsOption::defaulted}),
+      field<&O::stage_memory_gib>(
+          {.name = "stage_memory_gib",
+           .doc =
+               "Most that a stage may take, by the plan's prediction; what takes more is refused "
+               "before anything starts",
+           .unit = "GiB",
+           .min = 0,
+           .max = 1e6}),
       field<&O::step_limit_s>({.name = "step_limit_s",
                                .doc = "Of a step on all stages",
                                .unit = "s",
