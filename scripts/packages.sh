@@ -8,7 +8,8 @@ build_packages=(
 # What runs models: Unicode and SentencePiece, for tokenizers. What runs them on GPUs: LibTorch.
 tokenizer_packages=(libicu-dev libsentencepiece-dev)
 # What runs plans: sockets, and MACs of who takes part.
-models_packages=(libtorch-dev libboost1.81-dev libsodium-dev "${tokenizer_packages[@]}")
+runtime_packages=(libboost1.81-dev libsodium-dev)
+models_packages=(libtorch-dev "${tokenizer_packages[@]}" "${runtime_packages[@]}")
 # rsvg-convert, which makes the PDF and PNG files of plots and pictures.
 pictures_packages=(librsvg2-bin fonts-dejavu-core)
 test_packages=(

@@ -8,6 +8,6 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/.."
-bash scripts/setup.sh build tokenizer test
+bash scripts/setup.sh build tokenizer runtime test
 bash scripts/build.sh asan --target sanitize_tests
 ctest --preset asan --parallel 2 --label-regex '^sanitize$'

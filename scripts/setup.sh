@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs with apt what a build needs and is missing. Arguments: any of build, tokenizer, models, pictures, test, lint, fuzz (default: build).
+# Installs with apt what a build needs and is missing. Arguments: any of build, tokenizer, runtime, models, pictures, test, lint, fuzz (default: build).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/packages.sh
@@ -10,12 +10,13 @@ for group in "${@:-build}"; do
   case $group in
     build) wanted+=("${build_packages[@]}") ;;
     tokenizer) wanted+=("${tokenizer_packages[@]}") ;;
+    runtime) wanted+=("${runtime_packages[@]}") ;;
     models) wanted+=("${models_packages[@]}") ;;
     pictures) wanted+=("${pictures_packages[@]}") ;;
     test) wanted+=("${test_packages[@]}") ;;
     lint) wanted+=("${lint_packages[@]}") ;;
     fuzz) wanted+=("${fuzz_packages[@]}") ;;
-    *) echo "setup: unknown group '$group'; use build, tokenizer, models, pictures, test, lint, fuzz" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group'; use build, tokenizer, runtime, models, pictures, test, lint, fuzz" >&2; exit 2 ;;
   esac
 done
 

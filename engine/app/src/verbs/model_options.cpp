@@ -59,14 +59,16 @@ const OptionTable& generate_verb_options() {
 
 const OptionTable& execute_verb_options() {
   static const OptionTable table = [] {
-    OptionTable t{"tessera execute",
-                  "Runs a saved plan and prints its answers, and what was predicted beside what was "
-                  "measured (tessera man execute)",
-                  "",
-                  {}};
-    t.options.push_back(as_text("prompts",
-                                "File: a prompt a line, or .jsonl with prompt or tokens, max_tokens, "
-                                "seed, id"));
+    OptionTable t{
+        "tessera execute",
+        "Runs a saved plan and prints its answers, and what was predicted beside what was "
+        "measured (tessera man execute)",
+        "",
+        {}};
+    t.options.push_back(
+        as_text("prompts",
+                "File: a prompt a line, or .jsonl with prompt or tokens, max_tokens, "
+                "seed, id"));
     take(t, run_lua::execute_options());
     return t;
   }();
