@@ -103,7 +103,7 @@ Answer undisturbed(const Prompt& prompt, std::int64_t stages,
 
 class Harness {
  public:
-  Harness(Setup setup, std::uint64_t seed, bool recover)
+  Harness(Setup setup, std::uint64_t seed, bool recover, Nanoseconds interrupt = kNoTime)
       : setup_(std::move(setup)), network_(seed) {
     setup_.options.recover = recover;
     setup_.options.most_restarts_per_minute = 1000;
@@ -115,6 +115,7 @@ class Harness {
       network_.kill(rank);
       network_.at(network_.now() + 50'000'000, [this, rank] { start_worker(rank); });
     };
+    hooks.interrupted = [this, interrupt] { return network_.now() >= interrupt; };
     hooks.answered = [this](std::size_t prompt, const Answer&) { ++times_answered_[prompt]; };
     network_.start(kMaster, [&](VirtualNetwork::Node& node) {
       auto job = std::make_unique<Job>(setup_.options, setup_.answers, node, hooks);
@@ -226,6 +227,22 @@ RC_GTEST_PROP(RunProperty, FailsByName, ()) {
   RC_ASSERT(harness.job().faults().size() == 1u);
   RC_ASSERT(harness.job().faults()[0].rank == rank);
   RC_ASSERT(harness.job().why().find(fmt::format("(rank {}", rank)) != std::string::npos);
+}
+
+// Ctrl-C ends it within a tenth of a second and a step, whatever comes meanwhile, and keeps what
+// was answered.
+RC_GTEST_PROP(RunProperty, StopsWhenItIsInterrupted, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  const Nanoseconds when = rng.integer(0, 300) * 1'000'000;
+  Harness harness(random_setup(rng), seed, false, when);
+  RC_ASSERT(harness.run());
+  if (harness.job().state() == JobState::done) return;  // it was over before
+  RC_ASSERT(harness.job().state() == JobState::interrupted);
+  RC_ASSERT(harness.network().now() - when < kSecond / 5);
+  for (const auto& answer : harness.answers().done) {
+    if (answer) RC_ASSERT(answer->first_token != serving::kNever);
+  }
 }
 
 // Answers that are there already are not asked again.

@@ -14,6 +14,7 @@ namespace {
 
 constexpr Nanoseconds kMinute = 60 * kSecond;
 constexpr Nanoseconds kShow = kSecond / 10;  // between two reports of progress
+constexpr Nanoseconds kLook = kSecond / 10;  // and two looks for Ctrl-C and for what takes too long
 
 template <class Record>
 std::vector<std::byte> json_body(const Record& record) {
@@ -443,7 +444,7 @@ void Job::finish(JobState state, std::string why) {
 
 Nanoseconds Job::wake_at() const {
   if (is_done()) return kNoTime;
-  Nanoseconds at = transport_.now() + kSecond / 10;  // to ask whether somebody pressed Ctrl-C
+  Nanoseconds at = next_look_;
   for (const auto& engine : engines_) {
     const serving::Ticks again = engine->core.decide_again();
     if (engine->is_running && again != serving::kNever) {
@@ -455,9 +456,12 @@ Nanoseconds Job::wake_at() const {
 
 void Job::tick() {
   if (is_done()) return;
-  if (hooks_.interrupted && hooks_.interrupted()) return finish(JobState::interrupted);
-  check_limits();
-  if (is_done()) return;
+  if (transport_.now() >= next_look_) {
+    next_look_ = transport_.now() + kLook;
+    if (hooks_.interrupted && hooks_.interrupted()) return finish(JobState::interrupted);
+    check_limits();
+    if (is_done()) return;
+  }
   for (const auto& engine : engines_) {
     const serving::Ticks again = engine->core.decide_again();
     if (engine->is_running && again <= engine->executor.ticks(transport_.now())) advance(*engine);

@@ -46,6 +46,9 @@ end
 local function summary(run)
   local answered = 0
   for _, request in ipairs(run.requests) do answered = answered + (request.tokens and 1 or 0) end
+  if run.total_s == 0 and run.state == "done" then
+    return ("%d of %d prompts were answered before\n"):format(answered, #run.requests)
+  end
   local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s\n"):format(answered,
     #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s)) .. stage_lines(run)
   for _, fault in ipairs(run.faults) do

@@ -245,6 +245,6 @@ return function(plan, given)
   compare(run, plan, prompts, result)
   run.replans = 0
   function run.save_trace(self, file) result.measured:save_trace(file) return self end
-  if opt.trace and result.state ~= "failed" then result.measured:save_trace(opt.trace) end
+  if opt.trace and result.state ~= "failed" and #result.stages > 0 then result.measured:save_trace(opt.trace) end
   return run
 end

@@ -129,7 +129,7 @@ class Job final : public Actor {
   std::vector<Rank> ranks_;
   std::vector<Loaded> loaded_;
   std::vector<Fault> faults_;
-  Nanoseconds created_ = 0, start_ = 0, end_ = 0, shown_ = 0;
+  Nanoseconds created_ = 0, start_ = 0, end_ = 0, shown_ = 0, next_look_ = 0;
   std::int64_t num_answered_ = 0;
 };
 
