@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
-#include "tessera/core/record_json.h"
-#include "tessera/run/handshake.h"
+#include "tessera/run/record_body.h"
 
 namespace tessera::run {
 namespace {
@@ -15,11 +14,6 @@ namespace {
 constexpr Nanoseconds kMinute = 60 * kSecond;
 constexpr Nanoseconds kShow = kSecond / 10;  // between two reports of progress
 constexpr Nanoseconds kLook = kSecond / 10;  // and two looks for Ctrl-C and for what takes too long
-
-template <class Record>
-std::vector<std::byte> json_body(const Record& record) {
-  return body_of(json_text(json_of(record)));
-}
 
 }  // namespace
 
@@ -214,7 +208,7 @@ void Job::send_load(std::int32_t rank) {
   order.feeds = feeds_of(rank);
   order.epoch = static_cast<std::int32_t>(engine.epoch);
   r.state = Rank::State::loading;
-  transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, json_body(order));
+  transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, record_body(order));
 }
 
 void Job::reset(Engine& engine) {
@@ -227,7 +221,7 @@ void Job::reset(Engine& engine) {
       r.state = Rank::State::resetting;
       const ResetOrder order{engine.shared[r.stage], from_of(rank), feeds_of(rank),
                              static_cast<std::int32_t>(engine.epoch)};
-      transport_.send(rank, {.kind = Kind::reset, .epoch = engine.epoch}, json_body(order));
+      transport_.send(rank, {.kind = Kind::reset, .epoch = engine.epoch}, record_body(order));
     }
   }
 }
@@ -238,8 +232,7 @@ void Job::take(std::int32_t rank, const Message& message) {
   const Header& header = message.header;
   switch (header.kind) {
     case Kind::loaded:
-      loaded_[static_cast<std::size_t>(rank)] =
-          from_json<Loaded>(parse_json(text_of(message), "loaded"), "loaded");
+      loaded_[static_cast<std::size_t>(rank)] = record_of<Loaded>(message);
       [[fallthrough]];
     case Kind::ready:
       if (header.epoch != engine.epoch) return;
@@ -251,7 +244,7 @@ void Job::take(std::int32_t rank, const Message& message) {
       engine.executor.on_tokens(message);
       return advance(engine);
     case Kind::failed: {
-      const auto failure = from_json<Failure>(parse_json(text_of(message), "failed"), "failed");
+      const auto failure = record_of<Failure>(message);
       transport_.disconnect(rank);
       const std::string where = failure.where.empty() ? "" : failure.where + ": ";
       const bool has_path = failure.message.starts_with(where);

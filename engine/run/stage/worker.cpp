@@ -5,25 +5,9 @@
 #include <algorithm>
 
 #include "tessera/core/error.h"
-#include "tessera/core/record_json.h"
-#include "tessera/run/handshake.h"
+#include "tessera/run/record_body.h"
 
 namespace tessera::run {
-namespace {
-
-template <class Record>
-Record record_of(const Message& message) {
-  const std::string name(name_of(message.header.kind));
-  return from_json<Record>(parse_json(text_of(message), name), name);
-}
-
-template <class Record>
-std::vector<std::byte> json_body(const Record& record) {
-  return body_of(json_text(json_of(record)));
-}
-
-}  // namespace
-
 Worker::Worker(std::int32_t rank, Transport& transport, Loader loader)
     : rank_(rank), transport_(transport), loader_(std::move(loader)) {}
 
@@ -131,7 +115,7 @@ void Worker::report_when_connected() {
   }
   const Kind kind = *due_;
   due_.reset();
-  report(kind, kind == Kind::loaded ? json_body(part_->loaded()) : std::vector<std::byte>{});
+  report(kind, kind == Kind::loaded ? record_body(part_->loaded()) : std::vector<std::byte>{});
 }
 
 std::optional<HiddenStates> Worker::take_input(std::int64_t step) {
@@ -185,7 +169,7 @@ void Worker::report(Kind kind, std::vector<std::byte> body) {
 
 void Worker::fail(const char* code, const std::string& message, const std::string& where) {
   why_ = message;
-  report(Kind::failed, json_body(Failure{code, message, where}));
+  report(Kind::failed, record_body(Failure{code, message, where}));
   done_ = true;
 }
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "tessera/core/error.h"
-#include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
+#include "tessera/run/record_body.h"
 
 namespace tessera::run {
 namespace {
@@ -55,18 +55,17 @@ bool is_same_mac(const std::string& a, const std::string& b) {
 
 namespace {
 
-template <class Record>
-Record record_of(const Message& message, Kind kind) {
+template <class T>
+T record_due(const Message& message, Kind kind) {
   if (message.header.kind != kind) {
     refuse("message", "{} came where {} is due", name_of(message.header.kind), name_of(kind));
   }
-  const std::string name(name_of(kind));
-  return from_json<Record>(parse_json(text_of(message), name), name);
+  return record_of<T>(message);
 }
 
 template <class Record>
 Greeting::Saying saying(Kind kind, const Record& record) {
-  return {kind, body_of(json_text(json_of(record)))};
+  return {kind, record_body(record)};
 }
 
 }  // namespace
@@ -96,18 +95,18 @@ void Greeting::check_mac(const char* side, const std::string& mac) const {
 
 std::optional<Greeting::Saying> Greeting::take(const Message& message) {
   if (opens_) {
-    const auto welcome = record_of<Welcome>(message, Kind::welcome);
+    const auto welcome = record_due<Welcome>(message, Kind::welcome);
     nonce_ = welcome.nonce;
     check_mac("accept", welcome.mac);
     over_ = true;
     return saying(Kind::proof, Proof{mac_of(secret_, "open", hello_, nonce_)});
   }
   if (knows_) {
-    check_mac("open", record_of<Proof>(message, Kind::proof).mac);
+    check_mac("open", record_due<Proof>(message, Kind::proof).mac);
     over_ = true;
     return std::nullopt;
   }
-  hello_ = record_of<Hello>(message, Kind::hello);
+  hello_ = record_due<Hello>(message, Kind::hello);
   knows_ = true;
   if (hello_.build != build_) {
     refuse(ErrorCode::unsupported, "hello", "it is of build {}, this one is {}",
