@@ -104,7 +104,7 @@ std::vector<std::int32_t> bitwidths_of(const Placement& placement) {
   return {bitwidths.begin(), bitwidths.end()};
 }
 
-/// What such plans are of. No bitwidth is chosen by it, so its indicator tells no layers apart.
+/// What such plans are of. No bitwidth is chosen by it, so no layer is told from another.
 Problem problem_of(const cost::PricingContext& context, const Placement& placement) {
   BatchProblem batch;
   static_cast<cost::PricingContext&>(batch) = context;
@@ -124,7 +124,7 @@ Problem problem_of(const cost::PricingContext& context, const Placement& placeme
 }
 
 Problem with_quality(Problem problem, const DataFolders& folders) {
-  set_quality(problem, folders);
+  set_quality(problem, folders, true);  // omega: what is published of the losses, in nats
   return problem;
 }
 
