@@ -1,4 +1,7 @@
 // Messages of a run, header and body: whatever a peer sends.
+#include <algorithm>
+#include <array>
+
 #include "target.h"
 #include "tessera/core/record_json.h"
 #include "tessera/run/handshake.h"
@@ -70,7 +73,8 @@ void read_body(const Message& message) {
 TESSERA_FUZZ_TARGET(run_message) {
   return fuzz::read(data, size, [](std::string_view input) {
     std::array<std::byte, kHeaderBytes> head{};
-    std::memcpy(head.data(), input.data(), std::min(input.size(), head.size()));
+    const auto* bytes = reinterpret_cast<const std::byte*>(input.data());
+    std::copy_n(bytes, std::min(input.size(), head.size()), head.begin());
     Message message{decode_header(head), {}};
     input.remove_prefix(std::min(input.size(), head.size()));
     message.body = body_of(std::string(input));

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
-#include <cstring>
-
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/run/record_body.h"
@@ -125,9 +123,8 @@ std::string digest_of(const std::string& text) {
 }
 
 std::vector<std::byte> body_of(const std::string& text) {
-  std::vector<std::byte> body(text.size());
-  std::memcpy(body.data(), text.data(), text.size());
-  return body;
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  return {bytes, bytes + text.size()};
 }
 
 std::string text_of(const Message& message) {
