@@ -35,10 +35,10 @@ end
 local function stage_lines(run)
   local lines = {}
   for _, s in ipairs(run.stages) do
-    lines[#lines + 1] = ("  stage %d, layers %d to %d: loaded in %s, weights %s, cache %s, resident %s (peak %s), busy "
-      .. "%.0f %%"):format(s.stage, s.first_layer + 1, s.first_layer + s.num_layers, seconds(s.load_s),
-      core.format_bytes(s.weight_bytes), core.format_bytes(s.kv_cache_bytes), core.format_bytes(s.resident_bytes),
-      core.format_bytes(s.peak_bytes), 100 * (1 - s.idle_ratio))
+    lines[#lines + 1] = ("  stage %d, rank %d, layers %d to %d: loaded in %s, weights %s, cache %s, resident %s (peak "
+      .. "%s), busy %.0f %%"):format(s.stage, s.rank, s.first_layer + 1, s.first_layer + s.num_layers,
+      seconds(s.load_s), core.format_bytes(s.weight_bytes), core.format_bytes(s.kv_cache_bytes),
+      core.format_bytes(s.resident_bytes), core.format_bytes(s.peak_bytes), 100 * (1 - s.idle_ratio))
   end
   return table.concat(lines, "\n") .. "\n"
 end
@@ -56,6 +56,9 @@ local function summary(run)
       fault.why)
   end
   if run.total_s > 0 then text = text .. comparison(run) end
+  if run.predicted and run.provenance == "modelled" then
+    text = text .. "  predicted by modelled latencies, not by measured ones: tessera profile measures them\n"
+  end
   if run.not_predicted then text = text .. ("  not predicted: %s\n"):format(run.not_predicted) end
   return text
 end

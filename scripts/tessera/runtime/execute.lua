@@ -205,6 +205,7 @@ local function compare(run, plan, prompts, result)
   end
   if #lengths == 0 then return end
   run.predicted, run.not_predicted = predict(plan, lengths, outputs)
+  run.provenance = plan.provenance
   if not run.predicted then return end
   run.error = { total = ratio(run.predicted.total_s, run.total_s), ttft = ratio(run.predicted.ttft_s, run.ttft_s),
     decode_round = ratio(run.predicted.decode_round_s, run.decode_round_s) }
