@@ -33,7 +33,7 @@ return {
   },
   ["engine/profile"] = { "engine/core", "engine/linear", "engine/lm", "engine/weights", "kernels" },
   ["engine/run"] = {
-    "engine/core", "engine/lm", "engine/quant", "engine/serving", "engine/weights", "kernels",
+    "engine/core", "engine/lm", "engine/quant", "engine/serving", "engine/weights", "engine/workers", "kernels",
   },
   -- Its rooms, of each other.
   ["engine/run/wire"] = {},

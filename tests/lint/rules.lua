@@ -351,7 +351,7 @@ local may_write = {
   ["engine/app/src/file_lock.cpp"] = "the lock is the open file itself, which whoever waits has to see at once",
   ["engine/lm/ranks/shared_ranks.cpp"] = "memory that processes share, which is in no folder",
   ["engine/run/master/journal.cpp"] = "a line at a time, each on disk before it counts",
-  ["engine/run/master/local_workers.cpp"] = "stdout of a worker is /dev/null",
+  ["engine/workers/src/start_process.cpp"] = "what a process prints may go to /dev/null",
   ["engine/app/src/repl.cpp"] = "libedit saves the history, to the scratch name of an OutputFile",
 }
 local writers_in_cpp = {

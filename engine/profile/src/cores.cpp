@@ -1,7 +1,5 @@
 #include "tessera/profile/cores.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tessera/core/cpu_cores.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/units.h"
@@ -73,33 +72,13 @@ double largest_cache_bytes() {
   return most;
 }
 
-std::vector<int> cores_of_thread() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) cores.push_back(i);
-  }
-  return cores;
-}
-
-// A thread that cannot be pinned runs where it is.
-void pin(const std::vector<int>& cores) {
-  if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
-
 }  // namespace
 
 Cpu this_cpu() {
   Cpu cpu;
   const auto info = text_of("/proc/cpuinfo");
   cpu.name = value_of(info, "model name").value_or("CPU");
-  cpu.cores = cores_of_thread();
+  cpu.cores = usable_cores();
   if (cpu.cores.empty()) cpu.cores = {0};
   const double kib = number_of(value_of(text_of("/proc/meminfo"), "MemAvailable")).value_or(0);
   cpu.memory_bytes = group_memory_bytes(kib * 1024);
@@ -109,12 +88,12 @@ Cpu this_cpu() {
 
 Pinned::Pinned(const Cpu& cpu, std::int64_t count) {
   if (count <= 0) return;
-  before_ = cores_of_thread();
+  before_ = usable_cores();
   const auto end = cpu.cores.begin() + std::min(count, cpu.num_cores());
-  pin({cpu.cores.begin(), end});
+  keep_to_cores({cpu.cores.begin(), end});  // one that cannot be pinned runs where it is
 }
 
-Pinned::~Pinned() { pin(before_); }
+Pinned::~Pinned() { keep_to_cores(before_); }
 
 struct OtherCores::State {
   explicit State(std::int64_t count) : running(count) {}
@@ -143,7 +122,7 @@ OtherCores::OtherCores(const Cpu& cpu, std::int64_t first, std::int64_t count,
   for (std::int64_t i = 0; i < threads; ++i) {
     const int core = cpu.cores[static_cast<std::size_t>(first + i)];
     state_->threads.emplace_back([state = state_.get(), i, load, core] {
-      pin({core});
+      keep_to_cores({core});
       bool counted = false;
       try {
         do {

@@ -36,21 +36,9 @@ class RequestReader {
     lua_pop(L_, 1);
     return value;
   }
-  double number(const char* name) const {
-    push(name);
-    const double value = lua_kit::check_number(L_, -1, path_ + name, 0, 1e18);
-    lua_pop(L_, 1);
-    return value;
-  }
   std::string text(const char* name) const {
     push(name);
     std::string value = lua_kit::check_text(L_, -1, path_ + name);
-    lua_pop(L_, 1);
-    return value;
-  }
-  bool boolean(const char* name) const {
-    push(name);
-    const bool value = lua_kit::check_boolean(L_, -1, path_ + name);
     lua_pop(L_, 1);
     return value;
   }

@@ -1,7 +1,6 @@
 #include "tessera/run/execute.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <optional>
 
 #include "tessera/core/access.h"
+#include "tessera/core/cpu_cores.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/record_json.h"
@@ -34,17 +34,6 @@ constexpr double kGraceToEnd_s = 3;
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-std::vector<std::int32_t> cores_of_machine() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<std::int32_t> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (std::int32_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
-  }
-  return cores;
 }
 
 class Run {
@@ -207,15 +196,12 @@ class Run {
     return request_.options.workers == Starter::itself ? make_nonce() : std::string();
   }
 
-  std::int64_t most_new(const Prompt& prompt) const {
-    return std::min(prompt.max_tokens, shape_.max_context_tokens - std::ssize(prompt.tokens));
-  }
-
   // For so many of the longest requests at a time.
   std::int64_t blocks_for(std::int64_t batch_size) const {
     std::vector<std::int64_t> blocks;
     for (const Prompt& prompt : result_.answers.prompts) {
-      const std::int64_t tokens = std::ssize(prompt.tokens) + most_new(prompt) - 1;
+      const std::int64_t tokens =
+          std::ssize(prompt.tokens) + most_new(prompt, shape_.max_context_tokens) - 1;
       blocks.push_back(ceil_div(tokens, lm::kBlockTokens));
     }
     std::sort(blocks.begin(), blocks.end(), std::greater<>());
@@ -226,7 +212,7 @@ class Run {
 
   JobOptions job_options() const {
     JobOptions job;
-    const std::vector<std::int32_t> cores = cores_of_machine();
+    const std::vector<std::int32_t> cores = usable_cores();
     const auto per_rank =
         static_cast<std::int64_t>(cores.size()) / std::max<std::int64_t>(1, count_ranks());
     const bool pins = request_.options.pin && request_.options.workers == Starter::itself &&
@@ -311,8 +297,7 @@ class Run {
     for (std::size_t e = 0; e < request_.engines.size(); ++e) {
       const EngineRequest& engine = request_.engines[e];
       result_.spans.push_back(master.spans(e));
-      std::vector<Nanoseconds> busy(engine.stages.size(), 0);
-      for (const StageSpan& span : master.spans(e)) busy[span.stage] += span.end - span.start;
+      const bool has_run = e < result_.log.replicas.size();
       for (std::size_t k = 0; k < engine.stages.size(); ++k) {
         for (std::int64_t part = 0; part < engine.stages[k].tensor_ranks; ++part, ++rank) {
           StageReport report;
@@ -323,7 +308,7 @@ class Run {
           report.first_layer = engine.stages[k].first_layer;
           report.num_layers = engine.stages[k].num_layers;
           report.loaded = master.loaded()[static_cast<std::size_t>(rank)];
-          report.busy_s = static_cast<double>(busy[k]) / kSecond;
+          if (has_run) report.busy_s = serving::to_seconds(result_.log.replicas[e].stage_busy[k]);
           if (result_.total_s > 0) {
             report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
           }

@@ -46,7 +46,6 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
       transport_(transport),
       hooks_(std::move(hooks)),
       created_(transport.now()) {
-  log_.replicas.resize(options_.engines.size());
   log_.requests.resize(answers.prompts.size());
   const std::unordered_set<std::int32_t> stop(options_.stop_tokens.begin(),
                                               options_.stop_tokens.end());
@@ -283,7 +282,7 @@ void Job::begin() {
     for (const std::int64_t request : engine->requests) {
       const Prompt& prompt = answers_.prompts[static_cast<std::size_t>(request)];
       const auto length = std::ssize(prompt.tokens);
-      const std::int64_t most = std::min(prompt.max_tokens, options_.max_context_tokens - length);
+      const std::int64_t most = most_new(prompt, options_.max_context_tokens);
       engine->executor.add(request, prompt, most);
       serving::Sequence sequence;
       sequence.request = request;

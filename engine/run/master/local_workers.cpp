@@ -1,8 +1,6 @@
 #include "tessera/run/local_workers.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +11,7 @@
 
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
-
-extern char** environ;
+#include "tessera/workers/start_process.h"
 
 namespace tessera::run {
 namespace {
@@ -43,33 +40,12 @@ void LocalWorkers::start(std::int32_t rank) {
     wait_for(rank, 10);
   }
   endings_[at].clear();
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::vector<std::string> words = {
-      options_.program, "stage",          "--rank",   std::to_string(rank),
-      "--connect",      options_.address, "--parent", std::to_string(::getpid())};
-  std::vector<char*> arguments, variables;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::string secret = "TESSERA_RUN_SECRET=" + options_.secret;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::strncmp(*variable, "TESSERA_RUN_SECRET=", 19) != 0) variables.push_back(*variable);
-  }
-  variables.push_back(secret.data());
-  variables.push_back(nullptr);
-  const int error = ::posix_spawn(&processes_[at], arguments[0], &actions, &attributes,
-                                  arguments.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
+  const int error = workers::start_process(
+      {{options_.program, "stage", "--rank", std::to_string(rank), "--connect", options_.address,
+        "--parent", std::to_string(::getpid())},
+       {{STDOUT_FILENO}},
+       {"TESSERA_RUN_SECRET=" + options_.secret}},
+      processes_[at]);
   if (error == 0) return;
   processes_[at] = 0;
   throw Error(ErrorCode::io,

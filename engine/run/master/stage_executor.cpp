@@ -51,7 +51,8 @@ void StageExecutor::launch(const serving::Work& work) {
       order.samplers = std::move(samplers);
       order.gone = std::exchange(gone_, {});
     }
-    for (const std::int32_t rank : ranks_[stage]) transport_.send(rank, header, body_of(order));
+    const std::vector<std::byte> body = body_of(order);
+    for (const std::int32_t rank : ranks_[stage]) transport_.send(rank, header, body);
     // Ids are for the first stage alone.
     for (StepItem& item : order.items) item.token_ids.clear();
   }

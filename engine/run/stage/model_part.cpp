@@ -1,10 +1,9 @@
 // A part of a model that runs, with the cache and the samplers of the requests that are answered.
 
-#include <sched.h>
-
 #include <chrono>
 #include <unordered_map>
 
+#include "tessera/core/cpu_cores.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/lm/module.h"
@@ -24,13 +23,7 @@ std::vector<std::int32_t> share_of(const std::vector<std::int32_t>& cores, std::
 }
 
 void keep_to(const std::vector<std::int32_t>& cores) {
-  if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const std::int32_t core : cores) {
-    if (core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &set);
-  }
-  if (::sched_setaffinity(0, sizeof set, &set) == 0) return;
+  if (keep_to_cores(cores)) return;
   refuse(ErrorCode::io, "pin", "the system does not let a worker keep to core {}; pin = false",
          cores.front());
 }

@@ -156,9 +156,8 @@ void Worker::compute(const Order& order, HiddenStates input) {
     transport_.send(kMaster, header, body_of(tokens));
   } else {
     input.times.push_back({start, transport_.now()});
-    for (std::size_t i = 0; i < feeds_.size(); ++i) {
-      transport_.send(feeds_[i].rank, header, body_of(input));
-    }
+    const std::vector<std::byte> body = body_of(input);
+    for (const Feed& feed : feeds_) transport_.send(feed.rank, header, body);
   }
   ++num_steps_;
 }

@@ -10,17 +10,12 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/run/handshake.h"
 
 namespace tessera::run {
 namespace {
 
 constexpr std::size_t kHashedBytes = 1 << 20;  // of each file: its header, and then some
-
-// FNV-1a: files that were mixed up, not files that somebody forged.
-std::uint64_t hash_of(const std::string& bytes, std::uint64_t hash = 14695981039346656037ull) {
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return hash;
-}
 
 std::string head_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -91,17 +86,17 @@ std::string model_fingerprint(const std::string& path) {
     files.push_back(path);
   }
   std::sort(files.begin(), files.end());
-  std::uint64_t hash = hash_of("");
+  std::string text;
   for (const fs::path& file : files) {
     struct stat status {};
     if (::stat(file.c_str(), &status) != 0) {
       refuse(ErrorCode::not_found, quote(path, 300), "{}: {}", file.filename().string(),
              std::strerror(errno));
     }
-    hash = hash_of(fmt::format("{} {}\n", file.filename().string(), status.st_size), hash);
-    hash = hash_of(head_of(file), hash);
+    text += fmt::format("{} {} {}\n", file.filename().string(), status.st_size,
+                        digest_of(head_of(file)));
   }
-  return fmt::format("{:016x}", hash);
+  return digest_of(text);
 }
 
 }  // namespace tessera::run

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,8 +15,7 @@
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
 #include "tessera/workers/channel.h"
-
-extern char** environ;
+#include "tessera/workers/start_process.h"
 
 namespace tessera::workers {
 namespace {
@@ -47,28 +45,10 @@ struct Ends {
 
 pid_t spawn(const std::vector<std::string>& command, int socket, int log) {
   check_may_start_processes("workers for points");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, log, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, log, STDERR_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, socket, kChannelFd);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
   pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) fail(arguments[0], error);
+  const int error = start_process(
+      {command, {{STDOUT_FILENO, log}, {STDERR_FILENO, log}, {kChannelFd, socket}}}, pid);
+  if (error != 0) fail(command.front().c_str(), error);
   return pid;
 }
 

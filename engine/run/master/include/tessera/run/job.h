@@ -147,14 +147,4 @@ inline constexpr auto kEnumNames<run::JobState> =
                                {run::JobState::failed, "failed"},
                                {run::JobState::interrupted, "interrupted"}});
 
-template <>
-struct Fields<run::Fault> {
-  using F = run::Fault;
-  static constexpr auto list =
-      std::tuple{field<&F::rank, NotInFiles>({.name = "rank", .doc = "Of the worker"}),
-                 field<&F::engine, NotInFiles>({.name = "engine", .doc = "Its engine (0-based)"}),
-                 field<&F::stage, NotInFiles>({.name = "stage", .doc = "Its stage (0-based)"}),
-                 field<&F::why, NotInFiles>({.name = "why", .doc = "What happened"})};
-};
-
 }  // namespace tessera

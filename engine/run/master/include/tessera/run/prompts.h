@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -16,6 +17,11 @@ struct Prompt {
   std::int64_t max_tokens = 128;     ///< at most; fewer where the model's context ends
   lm::SamplingOptions sampling;
 };
+
+/// Tokens that an answer may have in a context of so many.
+inline std::int64_t most_new(const Prompt& prompt, std::int64_t max_context_tokens) {
+  return std::min(prompt.max_tokens, max_context_tokens - std::ssize(prompt.tokens));
+}
 
 struct Answer {
   std::vector<std::int32_t> tokens = {};  ///< without the one that ended it

@@ -72,8 +72,8 @@ struct Failure {
 LoadOrder load_order_of(const lm::LoadRequest& request);
 lm::LoadRequest request_of(const LoadOrder& order);
 
-/// Size, time of the last change and a hash of the head of each file of a model: a worker that
-/// finds another one has another model. @throws Error{not_found, io}
+/// A digest of name, size and beginning of each file of a model: a worker that finds others there
+/// has another model. @throws Error{not_found, io}
 std::string model_fingerprint(const std::string& path);
 
 }  // namespace tessera::run
