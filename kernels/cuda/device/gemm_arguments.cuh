@@ -19,6 +19,7 @@ struct GemmArguments {
   int tokens, rows, columns;
   int row_tiles, column_tiles, num_groups;
   int tiles_per_split;
+  int group_halves;  ///< of 32 columns in a group
   Real scale_type;
   std::uint32_t f16_mask;  ///< all ones where scales are f16, else zero
   int span;                ///< of the decode kernels: 4, 2 or 1 halves that have one scale

@@ -21,27 +21,57 @@ inline constexpr int kInt8Tokens = 128, kInt8Rows = 128, kInt8Columns = 64, kInt
                      kInt8Stages = 3;
 inline constexpr int kInt8StageBytes = (kInt8Tokens + kInt8Rows) * kInt8Columns;
 
-/// Starts the copies of 128 tokens and 128 rows of 64 columns. Both lie as in memory,
-/// [line][column]: a quarter of a warp reads 16 bytes of four lanes in two neighbouring lines,
-/// which are 128 bytes without a gap.
-TESSERA_DEVICE void load_int8_stage(const Int8Arguments& p, int first_token, int first_row,
-                                    int first_column, unsigned char* stage) {
-  for (int v = threadIdx.x; v < (kInt8Tokens + kInt8Rows) * 4; v += kInt8Threads) {
-    const int line = v / 4, column = first_column + v % 4 * 16;
-    const bool is_token = line < kInt8Tokens;
-    const int index = is_token ? first_token + line : first_row + line - kInt8Tokens;
-    const int left = index < (is_token ? p.tokens : p.rows) ? p.columns - column : 0;
-    const int num_bytes = left < 0 ? 0 : left < 16 ? left : 16;
-    const std::int8_t* from = is_token ? p.codes : p.weights;
-    if (num_bytes > 0) from += static_cast<std::int64_t>(index) * p.columns + column;
-    if (p.aligned) {
-      copy_async_16(stage + v * 16, from, num_bytes);
-    } else {
-      for (int i = 0; i < 16; ++i)
-        stage[v * 16 + i] = i < num_bytes ? static_cast<unsigned char>(from[i]) : 0;
+/// What a thread copies of every step: 16 bytes of some of 128 tokens and of 128 rows. Both lie as
+/// in memory, [line][column]: a quarter of a warp reads 16 bytes of four lanes in two neighbouring
+/// lines, which are 128 bytes without a gap.
+class Int8Copies {
+  static constexpr int kLineStep = kInt8Threads / 4, kLines = kInt8Tokens / kLineStep;
+  static_assert(kInt8Tokens == kInt8Rows);
+
+ public:
+  TESSERA_DEVICE Int8Copies(const Int8Arguments& p, int first_token, int first_row)
+      : left_(p.columns - static_cast<int>(threadIdx.x) % 4 * 16) {
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+      const int line = static_cast<int>(threadIdx.x) / 4 + i * kLineStep;
+      set(0, i, p.codes, first_token + line, p.tokens, p.columns);
+      set(1, i, p.weights, first_row + line, p.rows, p.columns);
     }
   }
-}
+
+  /// Starts the copies of the step at hand, and moves on to the next one.
+  TESSERA_DEVICE void start(const Int8Arguments& p, unsigned char* stage) {
+    const int num_bytes = left_ < 0 ? 0 : left_ < 16 ? left_ : 16;
+    unsigned char* to = stage + threadIdx.x * 16;
+#pragma unroll
+    for (int side = 0; side < 2; ++side)
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) {
+        unsigned char* line = to + (side * kLines + i) * kInt8Threads * 16;
+        const int bytes = inside_[side][i] ? num_bytes : 0;
+        if (p.aligned) {
+          copy_async_16(line, from_[side][i], bytes);
+        } else {
+          for (int k = 0; k < 16; ++k)
+            line[k] = k < bytes ? static_cast<unsigned char>(from_[side][i][k]) : 0;
+        }
+        from_[side][i] += kInt8Columns;
+      }
+    left_ -= kInt8Columns;
+  }
+
+ private:
+  TESSERA_DEVICE void set(int side, int i, const std::int8_t* codes, int line, int lines,
+                          int columns) {
+    inside_[side][i] = line < lines;
+    from_[side][i] = codes + static_cast<std::int64_t>(line < lines ? line : 0) * columns +
+                     static_cast<int>(threadIdx.x) % 4 * 16;
+  }
+
+  const std::int8_t* from_[2][kLines];  // tokens, rows
+  bool inside_[2][kLines];
+  int left_;  // columns from the thread's bytes to the end of a line
+};
 
 /// int8 tensor cores (sm_75 and newer). Eight warps, each 32 tokens by 64 rows of the block's 128
 /// by 128. A sum over k does not mind the order of k: a lane takes 16 contiguous bytes of a line as
@@ -54,23 +84,22 @@ TESSERA_GLOBAL void __launch_bounds__(kInt8Threads) int8_gemm_kernel(const Int8A
   const int first_row = blockIdx.x * kInt8Rows, first_token = blockIdx.y * kInt8Tokens;
   const int warp_token = warp % 4 * 32, warp_row = warp / 4 * 64;
   const int steps = (p.columns + kInt8Columns - 1) / kInt8Columns;
+  Int8Copies copies(p, first_token, first_row);
 #pragma unroll
   for (int s = 0; s < kInt8Stages - 1; ++s) {
-    if (s < steps)
-      load_int8_stage(p, first_token, first_row, s * kInt8Columns, shared + s * kInt8StageBytes);
+    if (s < steps) copies.start(p, shared + s * kInt8StageBytes);
     commit_copies();
   }
   int sum[2][8][4] = {};
+  int at = 0, free = kInt8Stages - 1;  // stages of the ring: to be multiplied, to be copied to
   for (int step = 0; step < steps; ++step) {
     wait_copies<kInt8Stages - 2>();
     sync_block();
-    const int ahead = step + kInt8Stages - 1;
-    if (ahead < steps) {
-      load_int8_stage(p, first_token, first_row, ahead * kInt8Columns,
-                      shared + ahead % kInt8Stages * kInt8StageBytes);
-    }
+    if (step + kInt8Stages - 1 < steps) copies.start(p, shared + free * kInt8StageBytes);
     commit_copies();
-    const unsigned char* stage = shared + step % kInt8Stages * kInt8StageBytes;
+    free = free + 1 == kInt8Stages ? 0 : free + 1;
+    const unsigned char* stage = shared + at * kInt8StageBytes;
+    at = at + 1 == kInt8Stages ? 0 : at + 1;
     const auto line = [&](int index) {
       return *reinterpret_cast<const uint4*>(stage + index * kInt8Columns + t * 16);
     };
@@ -81,14 +110,20 @@ TESSERA_GLOBAL void __launch_bounds__(kInt8Threads) int8_gemm_kernel(const Int8A
       a[m][0][0] = low.x, a[m][0][1] = high.x, a[m][0][2] = low.y, a[m][0][3] = high.y;
       a[m][1][0] = low.z, a[m][1][1] = high.z, a[m][1][2] = low.w, a[m][1][3] = high.w;
     }
+// Four groups of rows at a time: their products do not wait for each other.
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const uint4 b = line(kInt8Tokens + warp_row + n * 8 + g);
+    for (int first = 0; first < 8; first += 4) {
+      uint4 b[4];
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        mma_s8(sum[m][n], a[m][0], b.x, b.y);
-        mma_s8(sum[m][n], a[m][1], b.z, b.w);
-      }
+      for (int n = 0; n < 4; ++n) b[n] = line(kInt8Tokens + warp_row + (first + n) * 8 + g);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int n = 0; n < 4; ++n)
+#pragma unroll
+          for (int m = 0; m < 2; ++m)
+            mma_s8(sum[m][first + n], a[m][half], half == 0 ? b[n].x : b[n].z,
+                   half == 0 ? b[n].y : b[n].w);
     }
   }
 #pragma unroll

@@ -22,6 +22,7 @@ void set_groups(GemmArguments& p, std::int64_t columns, std::int64_t group_size)
   const bool whole = group_size == 0 || group_size >= columns;
   const std::int64_t halves =
       whole ? num_tiles(columns, kTileColumns) * 2 : group_size / kHalfColumns;
+  p.group_halves = static_cast<int>(halves);
   p.group_reciprocal = reciprocal(halves);
   p.tile_reciprocal = static_cast<std::uint32_t>(reciprocal(std::max<std::int64_t>(halves / 2, 2)));
   p.f16_mask = p.scale_type == Real::f16 ? 0xffffffffu : 0;

@@ -37,18 +37,54 @@ GemmKernel choose_kernel(Device device, Real activation_type, std::int64_t token
   return tokens <= 64 ? GemmKernel::tile_64 : GemmKernel::tile_128;
 }
 
-/// Blocks enough for every multiprocessor to have loads under way, as long as the partial sums,
-/// which are written and read once more, stay under a quarter of the bytes of the weights.
+/// A block of the tiled kernel, and what a column tile takes it on an H100: alone on a
+/// multiprocessor, and where others keep the tensor cores busy.
+struct Tile {
+  int tokens, blocks;  // of a block; that a multiprocessor holds
+  double alone_us, busy_us;
+};
+Tile tile_of(GemmKernel kernel) {
+  if (kernel == GemmKernel::tile_32) return {32, 3, 0.6, 0.14};
+  if (kernel == GemmKernel::tile_64) return {64, 2, 0.75, 0.28};
+  return {128, 1, 0.9, 0.56};
+}
+
+/// Time of a product whose k is split. A block fills its ring first, about as long as four tiles
+/// take; the partial sums are written and read once more through L2, by another launch.
+double split_us(Device device, const Tile& tile, std::int64_t tokens, std::int64_t rows,
+                std::int64_t column_tiles, std::int64_t splits) {
+  constexpr double kLaunchUs = 2, kL2BytesPerUs = 5e6;
+  constexpr int kFillTiles = 4;
+  const std::int64_t sms = device.num_multiprocessors;
+  const std::int64_t blocks =
+      (rows + kBlockRows - 1) / kBlockRows * ((tokens + tile.tokens - 1) / tile.tokens) * splits;
+  const auto tile_us = [&](std::int64_t resident) {
+    return std::max(tile.alone_us, static_cast<double>(resident) * tile.busy_us);
+  };
+  const std::int64_t at_once = sms * tile.blocks, left = blocks % at_once;
+  const double round_us = static_cast<double>(blocks / at_once) * tile_us(tile.blocks) +
+                          (left > 0 ? tile_us((left + sms - 1) / sms) : 0);
+  const std::int64_t tiles = (column_tiles + splits - 1) / splits + kFillTiles;
+  const double sums_us =
+      splits == 1 ? 0 : kLaunchUs + static_cast<double>(splits * tokens * rows * 8) / kL2BytesPerUs;
+  return round_us * static_cast<double>(tiles) + sums_us;
+}
+
+/// The cheapest number of splits that leaves eight column tiles for each.
 int choose_splits(Device device, GemmKernel kernel, std::int64_t tokens, std::int64_t rows,
-                  std::int64_t columns, int bitwidth) {
+                  std::int64_t columns) {
   if (kernel < GemmKernel::tile_32 || kernel > GemmKernel::tile_128) return 1;
-  const std::int64_t token_blocks = kernel == GemmKernel::tile_128 ? (tokens + 127) / 128 : 1;
-  const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows * token_blocks;
-  const std::int64_t wanted =
-      (kernel == GemmKernel::tile_128 ? 1 : 3) * device.num_multiprocessors / blocks;
-  const std::int64_t cheap = columns * bitwidth / 8 / 4 / (8 * tokens);
-  const std::int64_t long_enough = columns / (8 * kTileColumns);
-  return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted, cheap, long_enough})));
+  const Tile tile = tile_of(kernel);
+  const std::int64_t column_tiles = (columns + kTileColumns - 1) / kTileColumns;
+  std::int64_t best = 1;
+  double least = split_us(device, tile, tokens, rows, column_tiles, 1);
+  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(column_tiles / 8, 16); ++splits) {
+    const double us = split_us(device, tile, tokens, rows, column_tiles, splits);
+    if (us < least) best = splits, least = us;
+  }
+  // As many as have something to do, each as long as the others.
+  const std::int64_t each = (column_tiles + best - 1) / best;
+  return static_cast<int>((column_tiles + each - 1) / each);
 }
 
 }  // namespace
@@ -78,7 +114,7 @@ GemmPlan plan_dequant_gemm(Device device, Real activation_type, std::int64_t tok
     return plan;
   }
   plan.kernel = choose_kernel(device, activation_type, tokens, format.scale_type);
-  plan.splits = choose_splits(device, plan.kernel, tokens, rows, columns, format.bitwidth);
+  plan.splits = choose_splits(device, plan.kernel, tokens, rows, columns);
   if (plan.splits > 1)
     plan.workspace_bytes = plan.splits * tokens * rows * std::int64_t{sizeof(float)};
   return plan;
