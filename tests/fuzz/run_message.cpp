@@ -4,6 +4,7 @@
 
 #include "target.h"
 #include "tessera/core/record_json.h"
+#include "tessera/run/group_link.h"
 #include "tessera/run/handshake.h"
 #include "tessera/run/step_messages.h"
 #include "tessera/run/worker_records.h"
@@ -60,6 +61,8 @@ void read_body(const Message& message) {
       return require_same(message, hidden_states_of(message), hidden_states_of);
     case Kind::tokens:
       return require_same(message, step_tokens_of(message), step_tokens_of);
+    case Kind::group:
+      return require_same(message, group_key_of(message), group_key_of);
     case Kind::ready:
     case Kind::ping:
     case Kind::pong:

@@ -41,7 +41,7 @@ return {
   ["engine/run/master"] = { "engine/run/stage", "engine/run/wire" },
   ["engine/run/module"] = { "engine/run/master" },
   ["engine/torch"] = {
-    "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/weights", "kernels",
+    "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/run", "engine/weights", "kernels",
   },
   -- Two solvers prove their plans, and must agree: exact and ilp share the instance, and what proposes plans to start
   -- from (moves), which no proof rests on.

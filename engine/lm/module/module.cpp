@@ -38,10 +38,14 @@ std::string modules_folder() {
   return (path.parent_path().parent_path() / "lib" / "tessera").string();
 }
 
+bool has_module(const std::string& name) {
+  std::error_code ignored;
+  return std::filesystem::exists(path_of(name), ignored);
+}
+
 void* module_entry(const std::string& name, const char* entry) {
   const std::string path = path_of(name);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!has_module(name)) {
     throw Error(ErrorCode::unsupported,
                 "this build plans and does not run models: there is no " + quote(path, 300) +
                     "; bash scripts/quickstart.sh --models installs what it needs and builds it",

@@ -230,6 +230,7 @@ int execute(lua_State* L) {
   lua_createtable(L, 0, 24);
   lua_kit::set_text(L, "state", name_of(executed->state));
   lua_kit::set_text(L, "why", executed->why);
+  lua_kit::set_text(L, "transport", name_of(executed->transport));
   lua_kit::set_number(L, "load_s", executed->load_s);
   lua_kit::set_number(L, "total_s", run.total_s);
   lua_kit::set_number(L, "prefill_s", run.prefill_s);
@@ -269,7 +270,7 @@ int serve_stage(lua_State* L) {
   const lua_kit::Options options(L, 1, stage_options(), "tessera stage");
   request.rank = static_cast<std::int32_t>(options.integer("rank"));
   request.master = address_of(options.text("connect"), options.path_of("connect"));
-  request.host = options.text("host");
+  if (options.given("host")) request.host = options.text("host");
   request.parent = options.integer("parent");
   if (options.given("secret_file")) {
     request.secret = run::module().read_secret(options.text("secret_file"));
@@ -368,8 +369,8 @@ const OptionTable& stage_options() {
         .doc = "HOST:PORT of the master; default: as torchrun, Slurm or mpirun say"},
        {.name = "host",
         .type = OptionType::text,
-        .doc = "Where it listens for the stage before it",
-        .default_text = "\"127.0.0.1\""},
+        .doc = "Where it listens for the stage before it; default: at the address from which it "
+               "reaches the master"},
        {.name = "secret_file",
         .type = OptionType::text,
         .doc = "File that only its owner may read, with what master and workers know"},

@@ -32,8 +32,36 @@ namespace {
 
 constexpr double kGraceToEnd_s = 3;
 
+// Links of a worker's process group, whose ranks tell each other by the master where they are.
+std::unique_ptr<GroupLink> join(TcpTransport& transport, GroupOptions options) {
+  const Header header{.kind = Kind::group, .epoch = options.epoch};
+  GroupHooks hooks;
+  hooks.open = [](const ProcessGroupRequest& request) {
+    return reinterpret_cast<ProcessGroupEntry*>(
+        lm::module_entry(lm::kTorchModule, kProcessGroupEntry))(request);
+  };
+  hooks.tell = [&transport, header](std::vector<std::byte> body) {
+    transport.send(kMaster, header, std::move(body));
+  };
+  hooks.deliver = [&transport](Event event) { transport.deliver(std::move(event)); };
+  return std::make_unique<GroupLink>(std::move(options), std::move(hooks));
+}
+
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void check_secret(const std::string& host, bool is_given) {
+  if (is_given || is_loopback(host)) return;
+  refuse("secret_file",
+         "host {} is reached from other machines, and whoever reaches it could take part; give a "
+         "file that holds a secret, the same for every stage",
+         quote(host));
+}
+
+// Of all addresses of this machine: "0.0.0.0", "::".
+bool is_wildcard(const std::string& host) {
+  return host.find_first_not_of("0.:") == std::string::npos;
 }
 
 class Run {
@@ -54,6 +82,7 @@ class Run {
       result_.state = JobState::done;
       return std::move(result_);
     }
+    result_.transport = carrier();
     JobOptions job = job_options();
     secret_ = secret();
     TcpTransport transport({.host = request_.options.host,
@@ -83,7 +112,7 @@ class Run {
       workers.emplace(LocalWorkers::Options{
           request_.program,
           fmt::format("{}:{}",
-                      is_loopback(request_.options.host) ? request_.options.host : "127.0.0.1",
+                      is_wildcard(request_.options.host) ? "127.0.0.1" : request_.options.host,
                       transport.port()),
           secret_, num_ranks});
       hooks.restart = [&](std::int32_t rank) {
@@ -131,12 +160,7 @@ class Run {
     check_may_start_processes("ts.execute");
     if (request_.prompts.empty()) refuse("prompts", "there are none");
     check_ranks();
-    if (!is_loopback(request_.options.host) && request_.options.secret_file.empty()) {
-      refuse("secret_file",
-             "host {} is reached from other machines, and whoever reaches it could take part; give "
-             "a file that holds a secret, the same for every stage",
-             quote(request_.options.host));
-    }
+    check_secret(request_.options.host, !request_.options.secret_file.empty());
     for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
       check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));
     }
@@ -155,6 +179,20 @@ class Run {
       refuse(ErrorCode::out_of_range, path, "token {} is none of the {} of {}", token,
              shape_.vocab_size, shape_.name);
     }
+  }
+
+  Carrier carrier() const {
+    const Carrier asked = request_.options.transport;
+    if (asked == Carrier::tcp) return asked;
+    const bool has_torch = lm::has_module(lm::kTorchModule);
+    if (asked == Carrier::automatic) {
+      const bool by_torch = has_torch && request_.model.device.starts_with("cuda");
+      return by_torch ? Carrier::c10d : Carrier::tcp;
+    }
+    if (has_torch) return asked;
+    refuse(ErrorCode::unsupported, "transport",
+           "c10d is LibTorch's, and this build has none; tcp needs nothing more, and bash "
+           "scripts/quickstart.sh --models builds with it");
   }
 
   // Of all that the answers depend on.
@@ -247,6 +285,7 @@ class Run {
     if (!request_.ignore_stop_tokens) job.stop_tokens = tokens_->stop_token_ids();
     job.max_context_tokens = shape_.max_context_tokens;
     job.recover = request_.options.recover;
+    job.by_process_group = result_.transport == Carrier::c10d;
     job.start_limit = static_cast<Nanoseconds>(request_.options.start_limit_s * 1e9);
     job.step_limit = static_cast<Nanoseconds>(request_.options.step_limit_s * 1e9);
     return job;
@@ -335,13 +374,16 @@ std::string serve_stage(const StageRequest& request) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != request.parent) return "the master is gone";
   }
+  const std::string host = request.host.empty() ? local_address(request.master) : request.host;
+  check_secret(host, !request.secret.empty());
   TcpTransport transport({.self = request.rank,
-                          .host = request.host,
+                          .host = host,
                           .secret = request.secret,
                           .build = request.build,
                           .lets_replace = true});
   transport.connect(kMaster, request.master);
-  Worker worker(request.rank, transport, load_model_part);
+  Worker worker(request.rank, transport, load_model_part,
+                [&](GroupOptions options) { return join(transport, std::move(options)); });
   run_actor(worker, transport);
   return worker.why();
 }

@@ -117,8 +117,7 @@ std::string Job::name_of_rank(std::int32_t rank) const {
 
 void Job::on(Event event) {
   if (is_done()) return;
-  const bool known = event.peer >= 0 && event.peer < std::ssize(ranks_);
-  if (!known) return transport_.disconnect(event.peer);
+  if (event.peer < 0 || event.peer >= std::ssize(ranks_)) return transport_.disconnect(event.peer);
   switch (event.type) {
     case Event::Type::joined:
       return joined(event);
@@ -205,6 +204,8 @@ void Job::send_load(std::int32_t rank) {
   order.block_size = spec.options.block_size;
   order.from = from_of(rank);
   order.feeds = feeds_of(rank);
+  if (options_.by_process_group && engine.ranks.size() > 1) order.group = engine.ranks;
+  order.host = r.address.host;
   order.epoch = static_cast<std::int32_t>(engine.epoch);
   r.state = Rank::State::loading;
   transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, record_body(order));
@@ -242,6 +243,11 @@ void Job::take(std::int32_t rank, const Message& message) {
       if (!engine.is_running || header.epoch != engine.epoch) return;
       engine.executor.on_tokens(message);
       return advance(engine);
+    case Kind::group:
+      for (const std::int32_t other : engine.ranks) {
+        if (other != rank) transport_.send(other, header, message.body);
+      }
+      return;
     case Kind::failed: {
       const auto failure = record_of<Failure>(message);
       transport_.disconnect(rank);

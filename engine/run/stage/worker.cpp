@@ -8,10 +8,13 @@
 #include "tessera/run/record_body.h"
 
 namespace tessera::run {
-Worker::Worker(std::int32_t rank, Transport& transport, Loader loader)
-    : rank_(rank), transport_(transport), loader_(std::move(loader)) {}
+Worker::Worker(std::int32_t rank, Transport& transport, Loader loader, Joiner joiner)
+    : rank_(rank), transport_(transport), loader_(std::move(loader)), joiner_(std::move(joiner)) {}
 
 void Worker::on(Event event) {
+  const bool of_old_group = group_ && event.type != Event::Type::message && event.peer != kMaster &&
+                            event.message.header.epoch != epoch_;
+  if (of_old_group) return;
   switch (event.type) {
     case Event::Type::joined:
       if (due_) connected_.insert(event.peer);
@@ -37,6 +40,7 @@ void Worker::lose(const Event& event) {
     done_ = true;
     return;
   }
+  if (due_ && event.peer == rank_) return fail("io", event.why, "transport");
   // Of a neighbour that was there the master hears too, and says what is to be done; until then it
   // is looked for where it was.
   const auto feed = std::ranges::find(feeds_, event.peer, &Feed::rank);
@@ -66,6 +70,9 @@ void Worker::take(const Message& message, Peer from) {
       if (!part_) refuse("message", "a step before anything was loaded");
       if (header.epoch == epoch_) orders_.push_back({header.step, step_order_of(message)});
       return;
+    case Kind::group:
+      if (group_ && header.epoch == epoch_) group_->learn(group_key_of(message));
+      return;
     case Kind::stop:
       done_ = true;
       return;
@@ -76,20 +83,24 @@ void Worker::take(const Message& message, Peer from) {
 
 void Worker::load(const Message& message) {
   const auto order = record_of<LoadOrder>(message);
+  group_.reset();
   part_.reset();  // first, as both may not fit
   orders_.clear();
   epoch_ = static_cast<std::uint32_t>(order.epoch);
   from_ = order.from;
   samples_ = order.with_head;
   due_ = Kind::loaded;
+  group_options_ = {order.group, rank_, {}, epoch_, order.device, order.host};
   connect(order.feeds);
   part_ = loader_(order);
+  join();
   report_when_connected();
 }
 
 void Worker::reset(const Message& message) {
   if (!part_) refuse("message", "a reset before anything was loaded");
   const auto order = record_of<ResetOrder>(message);
+  group_.reset();
   epoch_ = static_cast<std::uint32_t>(order.epoch);
   orders_.clear();
   inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
@@ -97,6 +108,7 @@ void Worker::reset(const Message& message) {
   from_ = order.from;
   due_ = Kind::ready;
   connect(order.feeds);
+  join();
   report_when_connected();
 }
 
@@ -104,7 +116,17 @@ void Worker::connect(const std::vector<Feed>& feeds) {
   for (const Feed& feed : feeds_) transport_.disconnect(feed.rank);
   feeds_ = feeds;
   connected_.clear();
+  if (!group_options_.ranks.empty()) return;
   for (const Feed& feed : feeds_) transport_.connect(feed.rank, {feed.host, feed.port});
+}
+
+// Once it is loaded: who has joined waits for the others' links for some seconds only.
+void Worker::join() {
+  if (group_options_.ranks.empty()) return;
+  if (!joiner_) refuse(ErrorCode::unsupported, "transport", "c10d is not there");
+  group_options_.epoch = epoch_;
+  group_options_.from = from_.empty() ? std::nullopt : std::optional(from_.front());
+  group_ = joiner_(group_options_);
 }
 
 // Hidden states for one that is not there yet would be lost.
@@ -157,7 +179,13 @@ void Worker::compute(const Order& order, HiddenStates input) {
   } else {
     input.times.push_back({start, transport_.now()});
     const std::vector<std::byte> body = body_of(input);
-    for (const Feed& feed : feeds_) transport_.send(feed.rank, header, body);
+    for (const Feed& feed : feeds_) {
+      if (group_) {
+        group_->send(feed.rank, header, body);
+      } else {
+        transport_.send(feed.rank, header, body);
+      }
+    }
   }
   ++num_steps_;
 }

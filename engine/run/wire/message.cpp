@@ -36,6 +36,7 @@ std::uint64_t most_bytes(Kind kind) {
     case Kind::loaded:
     case Kind::failed:
     case Kind::reset:
+    case Kind::group:
       return 256 * kKib;
     case Kind::load:
       return 16 * kMib;

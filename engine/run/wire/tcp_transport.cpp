@@ -77,6 +77,11 @@ class TcpTransport::State {
     return event;
   }
 
+  void push(Event event) {
+    const std::lock_guard lock(events_mutex_);
+    events_.push_back(std::move(event));
+    events_changed_.notify_one();
+  }
   void wake() {
     const std::lock_guard lock(events_mutex_);
     woken_ = true;
@@ -446,12 +451,6 @@ class TcpTransport::State {
     return node.empty() ? nullptr : std::move(node.mapped());
   }
 
-  void push(Event event) {
-    const std::lock_guard lock(events_mutex_);
-    events_.push_back(std::move(event));
-    events_changed_.notify_one();
-  }
-
   const TcpOptions options_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
@@ -481,6 +480,7 @@ TcpTransport::~TcpTransport() { state_->stop(); }
 
 std::int32_t TcpTransport::port() const { return state_->port(); }
 std::optional<Event> TcpTransport::next(Nanoseconds deadline) { return state_->next(deadline); }
+void TcpTransport::deliver(Event event) { state_->push(std::move(event)); }
 void TcpTransport::wake() { state_->wake(); }
 std::int64_t TcpTransport::num_refused() const { return state_->num_refused(); }
 std::string TcpTransport::last_refused() const { return state_->last_refused(); }

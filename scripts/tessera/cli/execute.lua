@@ -49,8 +49,9 @@ local function summary(run)
   if run.total_s == 0 and run.state == "done" then
     return ("%d of %d prompts were answered before\n"):format(answered, #run.requests)
   end
-  local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s\n"):format(answered,
-    #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s)) .. stage_lines(run)
+  local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s, hidden states by %s\n"):format(
+    answered, #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s), run.transport)
+    .. stage_lines(run)
   for _, fault in ipairs(run.faults) do
     text = text .. ("  fault at %s: stage %d (rank %d) %s\n"):format(seconds(fault.at_s), fault.stage, fault.rank,
       fault.why)
@@ -86,12 +87,14 @@ end
 --- @param given table the flags; names: the plan
 function M.main(given)
   local here = ranks.here()
-  if here and here.rank > 0 then return stage.serve({ host = given.host, secret_file = given.secret_file }) end
+  if here and here.rank > 0 then return stage.serve { host = given.host, secret_file = given.secret_file } end
   check(given)
   local options = tables.of_flags(given, "ts.execute")
   options.prompts = require("tessera.runtime.prompts").of_file(given.prompts)
   if here and here.size > 1 then
     options.workers, options.host, options.port = "launcher", options.host or here.host, options.port or here.port
+    local has_torch = host.version.libtorch ~= "none"
+    if here.launcher == "torchrun" and has_torch then options.transport = options.transport or "c10d" end
   end
   local run = ts.execute(ts.load_plan(given.names[1]), options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end

@@ -212,8 +212,8 @@ local function compare(run, plan, prompts, result)
 end
 
 local copied = {
-  "state", "why", "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s", "decode_round_s",
-  "throughput_tok_s", "stages", "faults", "num_refused", "last_refused",
+  "state", "why", "transport", "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
+  "decode_round_s", "throughput_tok_s", "stages", "faults", "num_refused", "last_refused",
 }
 
 --- Runs a plan. What goes wrong after the start is in the result: state is done, failed or interrupted, and answers

@@ -39,6 +39,9 @@ inline constexpr const char* kTorchBackendEntry = "tessera_torch_backend";
 /// Where modules lie, in a build and where the program is installed: ../lib/tessera beside it.
 std::string modules_folder();
 
+/// Whether there is such a module.
+bool has_module(const std::string& name);
+
 /// What a module exports as `entry`: of ../lib/tessera/NAME.so beside the program, or of the file
 /// that $NAME_MODULE names, in capitals. @throws as module()
 void* module_entry(const std::string& name, const char* entry);

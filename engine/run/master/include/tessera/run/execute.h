@@ -19,7 +19,15 @@ enum class Starter {
   launcher,  ///< torchrun, Slurm or mpirun: this process is rank 0, and starts stage 0 alone
 };
 
+/// What carries hidden states from a stage to the next.
+enum class Carrier {
+  automatic,  ///< c10d between GPUs, else TCP
+  tcp,
+  c10d,  ///< PyTorch's process groups, by LibTorch
+};
+
 struct ExecuteOptions {
+  Carrier transport = Carrier::automatic;
   std::string host = "127.0.0.1";
   std::int32_t port = 0;
   std::string secret_file;
@@ -76,6 +84,7 @@ struct Executed {
   std::vector<StageReport> stages;
   std::vector<std::vector<StageSpan>> spans;  ///< by engine
   std::vector<Fault> faults;
+  Carrier transport = Carrier::tcp;
   double load_s = 0;   ///< until all workers were ready
   double total_s = 0;  ///< from then to the last token
   std::int64_t num_refused = 0;
@@ -90,7 +99,8 @@ Executed execute(ExecuteRequest request);
 struct StageRequest {
   std::int32_t rank = 0;
   Address master;
-  std::string host = "127.0.0.1";  ///< where it listens for the stage before it
+  std::string host = {};  ///< where it listens for the stage before it; empty: at the address from
+                          ///< which it reaches the master
   std::string secret;
   std::string build;
   std::int64_t parent = 0;  ///< process that it dies with; 0: none
@@ -112,9 +122,18 @@ inline constexpr auto kEnumNames<run::Starter> =
                               {run::Starter::launcher, "launcher"}});
 
 template <>
+inline constexpr auto kEnumNames<run::Carrier> = enum_names<run::Carrier>(
+    {{run::Carrier::automatic, "auto"}, {run::Carrier::tcp, "tcp"}, {run::Carrier::c10d, "c10d"}});
+
+template <>
 struct Fields<run::ExecuteOptions> {
   using O = run::ExecuteOptions;
   static constexpr auto list = std::tuple{
+      field<&O::transport>({.name = "transport",
+                            .doc = "What carries hidden states between stages: tcp; c10d, which is "
+                                   "PyTorch's process groups; auto: c10d between GPUs and under "
+                                   "torchrun, where this build has LibTorch, else tcp",
+                            .as_option = AsOption::defaulted}),
       field<&O::host>({.name = "host",
                        .doc = "Where the master listens; beyond loopback it needs secret_file",
                        .as_option = AsOption::defaulted}),

@@ -29,6 +29,7 @@ struct JobOptions {
   std::vector<std::int32_t> stop_tokens;  ///< none: answers are as long as they may be
   std::int64_t max_context_tokens = 0;    ///< of the model
   bool recover = false;
+  bool by_process_group = false;              ///< hidden states, where an engine has several ranks
   Nanoseconds start_limit = 120 * kSecond;    ///< until all workers have come
   Nanoseconds load_limit = 3600 * kSecond;    ///< until all are loaded
   Nanoseconds step_limit = 30 * kSecond;      ///< of the oldest step under way

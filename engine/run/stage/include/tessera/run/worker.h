@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/run/group_link.h"
 #include "tessera/run/stage_part.h"
 #include "tessera/run/transport.h"
 
@@ -19,7 +20,9 @@ namespace tessera::run {
 class Worker final : public Actor {
  public:
   using Loader = std::function<std::unique_ptr<StagePart>(const LoadOrder&)>;
-  Worker(std::int32_t rank, Transport& transport, Loader loader);
+  /// Opens the links of a process group; absent: hidden states go over the transport alone.
+  using Joiner = std::function<std::unique_ptr<GroupLink>(GroupOptions)>;
+  Worker(std::int32_t rank, Transport& transport, Loader loader, Joiner joiner = {});
 
   void on(Event event) override;
   bool work() override;
@@ -40,6 +43,7 @@ class Worker final : public Actor {
   void load(const Message& message);
   void reset(const Message& message);
   void connect(const std::vector<Feed>& feeds);
+  void join();
   void report_when_connected();
   void compute(const Order& order, HiddenStates input);
   void report(Kind kind, std::vector<std::byte> body);
@@ -50,11 +54,14 @@ class Worker final : public Actor {
   std::int32_t rank_;
   Transport& transport_;
   Loader loader_;
+  Joiner joiner_;
   std::unique_ptr<StagePart> part_;
   std::vector<std::int32_t> from_;
   std::vector<Feed> feeds_;
   std::set<std::int32_t> connected_;  ///< of these
-  std::optional<Kind> due_;           ///< what the master is told once all are
+  GroupOptions group_options_;        ///< no ranks: there is none
+  std::unique_ptr<GroupLink> group_;
+  std::optional<Kind> due_;  ///< what the master is told once all are
   bool samples_ = false;
   std::uint32_t epoch_ = 0;
   std::deque<Order> orders_;

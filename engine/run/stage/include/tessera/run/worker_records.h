@@ -42,6 +42,8 @@ struct LoadOrder {
   std::string shared;                              ///< SharedRanks::path, where there are several
   std::vector<std::int32_t> from;                  ///< rank that feeds it; none: the first stage
   std::vector<Feed> feeds;                         ///< whom it feeds; none: the last stage
+  std::vector<std::int32_t> group;                 ///< that hidden states go through; none: TCP
+  std::string host;                                ///< where the others reach it
   std::int32_t epoch = 0;
 };
 
@@ -137,6 +139,10 @@ struct Fields<run::LoadOrder> {
       field<&O::shared>({.name = "shared", .doc = "Memory in which the parts' sums meet"}),
       field<&O::from>(run::detail::number("from", "Rank that feeds it", 0, 65535)),
       field<&O::feeds>({.name = "feeds", .doc = "Whom it feeds"}),
+      field<&O::group>(run::detail::number(
+          "group", "Ranks whose hidden states go through a process group; none: over TCP", 0,
+          65535)),
+      field<&O::host>({.name = "host", .doc = "Where the others reach it"}),
       field<&O::epoch>(run::detail::number("epoch", "Of the run", 0, 2e9))};
 };
 

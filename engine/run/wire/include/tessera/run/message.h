@@ -26,6 +26,7 @@ enum class Kind : std::uint16_t {
   step,       ///< to a worker (StepOrder)
   hidden,     ///< from a stage to the next (HiddenStates)
   tokens,     ///< from the last stage to the master (StepTokens)
+  group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
   ping,       ///< the sender's clock
   pong,       ///< its copy, and the receiver's clock
   stop,       ///< to a worker: end
@@ -127,6 +128,7 @@ inline constexpr auto kEnumNames<run::Kind> =
                            {run::Kind::step, "step"},
                            {run::Kind::hidden, "hidden"},
                            {run::Kind::tokens, "tokens"},
+                           {run::Kind::group, "group"},
                            {run::Kind::ping, "ping"},
                            {run::Kind::pong, "pong"},
                            {run::Kind::stop, "stop"},

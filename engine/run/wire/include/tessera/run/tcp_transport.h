@@ -19,6 +19,9 @@ struct TcpOptions {
   bool lets_replace = false;
 };
 
+/// The address from which this machine reaches another. @throws Error{io} where it has none
+std::string local_address(const Address& other);
+
 /// How long a peer may be silent. The master asks each second.
 inline constexpr Nanoseconds kSilence = 4 * kSecond;
 
@@ -34,6 +37,8 @@ class TcpTransport final : public Transport {
   std::int32_t port() const;  ///< where it listens
   /// The next event; nothing until our time `deadline`, or after wake().
   std::optional<Event> next(Nanoseconds deadline);
+  /// An event of another link than these, from any thread: it comes behind those that wait.
+  void deliver(Event event);
   /// Ends a wait of `next`, from any thread or a signal handler's flag.
   void wake();
   std::int64_t num_refused() const;  ///< strangers, peers of another build, second ones
