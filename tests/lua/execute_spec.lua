@@ -1,5 +1,6 @@
 -- Plans that run, as processes of this machine: the tokens are those of one process, whatever the cut, and whatever is
 -- lost on the way. Where this build runs no plans, each says so.
+local core = require "tessera.core"
 local host = require "tessera.host"
 local ranks = require "tessera.runtime.ranks"
 local support = require "support"
@@ -17,13 +18,15 @@ end
 
 local missing = runs_here()
 if missing and missing.code ~= "unsupported" then error(missing, 0) end
-local function it_runs(what, fn)
-  if missing then
-    pending(what .. ": " .. missing.message)
+-- @param lacks string|nil what else is not here
+local function it_runs(what, fn, lacks)
+  if missing or lacks then
+    pending(what .. ": " .. (missing and missing.message or lacks))
   else
     it(what, fn)
   end
 end
+local no_torch = host.version.libtorch == "none" and "this build has no LibTorch" or nil
 
 -- stages: a list of { layers, bits }
 local function plan_of(stages, opt)
@@ -36,8 +39,8 @@ local function plan_of(stages, opt)
     for k = 1, stage[1] do bitwidths[k] = stage[2] end
     list[i] = { device = device, bitwidths = bitwidths }
   end
-  local problem = ts.problem { model = path, cluster = #stages * degree .. "xT4-16G", tensor_parallel = degree,
-    bitwidths = { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
+  local problem = ts.problem { model = opt.model or path, cluster = #stages * degree .. "xT4-16G",
+    tensor_parallel = degree, bitwidths = { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
     workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40, batch_size = opt.batch_size or 8,
       chunk_tokens = opt.chunk_tokens } }
   return assert(ts.plan(problem, { planner = "manual", stages = list, prefill_micro_batch_size = opt.prefill or 2,
@@ -57,10 +60,10 @@ end
 
 -- What one process writes.
 local function alone(plan, opt)
-  local lm = ts.language_model { path = path, plan = plan, kv_bitwidth = opt.kv_bitwidth, threads = 1,
+  local lm = ts.language_model { path = opt.model, plan = plan, kv_bitwidth = opt.kv_bitwidth, threads = 1,
     group_size = opt.group_size, progress = false }
   local wanted = {}
-  for i, text in ipairs(texts) do
+  for i, text in ipairs(opt.prompts) do
     wanted[i] = lm:generate(text, { max_tokens = opt.max_tokens, temperature = opt.temperature, top_k = opt.top_k,
       top_p = opt.top_p, repetition_penalty = opt.repetition_penalty, ignore_stop_tokens = opt.ignore_stop_tokens,
       seed = (opt.seed or 0) + i - 1 })
@@ -102,11 +105,46 @@ describe("ts.execute", function()
       { { { 12, 4 } }, { batch_size = 10, prefill = 10, decode = 10 } },
       { { { 7, 8 }, { 5, 4 } }, { batch_size = 4, prefill = 3, decode = 1 } }, -- three batches, the last of two
       { { { 1, 16 }, { 4, 4 }, { 6, 8 }, { 1, 4 } }, { prefill = 2, decode = 5, chunk_tokens = 3 } },
+      { { { 2, 8 }, { 3, 4 }, { 1, 16 }, { 4, 4 }, { 2, 8 } }, { batch_size = 7, prefill = 4, decode = 2 } },
+      { { { 1, 4 }, { 2, 4 }, { 3, 4 }, { 3, 4 }, { 2, 4 }, { 1, 4 } }, { batch_size = 10, prefill = 1, decode = 3 } },
     }
     for _, cut in ipairs(cuts) do
       local plan, opt = plan_of(cut[1], cut[2]), options()
       is_same(plan, opt, ts.execute(plan, opt))
     end
+  end)
+
+  -- Two layers of random numbers, and a tokenizer of single characters.
+  it_runs("writes the tokens of one process of Llama's and Qwen's shapes", function()
+    for _, family in ipairs { "llama2", "qwen2" } do
+      local folder = support.temporary()
+      os.remove(folder)
+      local source = host.installation.datasets_dir .. "/../tests/reference/decoders/" .. family
+      assert.equal(0, (host.run_program({ "cp", "-r", source, folder }, "")))
+      local characters = { '"Ġ": 94', '"Ċ": 95' }
+      for i = 0, 93 do characters[i + 3] = ("%s: %d"):format(core.to_json(string.char(33 + i)), i) end
+      core.write_file(folder .. "/tokenizer.json", ([[{"pre_tokenizer": {"type": "ByteLevel"},
+        "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {%s}, "merges": []}}]]):format(
+        table.concat(characters, ", ")))
+      local plan = plan_of({ { 1, 16 }, { 1, 8 } }, { model = folder, prompt_tokens = 20, batch_size = 3 })
+      local opt = options { model = folder, prompts = { { 5, 17, 40, 2, 60 }, { 7 }, { 90, 11, 3 }, { 21, 22 } },
+        group_size = 8, ignore_stop_tokens = true, temperature = 0.8, seed = 3 }
+      is_same(plan, opt, ts.execute(plan, opt))
+      host.run_program({ "rm", "-r", folder }, "")
+    end
+  end)
+
+  it_runs("shares prompts out to replicas, which are pipelines of their own", function()
+    local problem = ts.problem { model = path, cluster = "4xT4-16G", bitwidths = { 4, 8 },
+      workload = { prompt_tokens = 60, output_tokens = 40, batch_size = 8 } }
+    local plan = assert(ts.plan(problem, { replicas = 2 }))
+    assert.equal(2, #plan.replicas)
+    local opt = options()
+    local run = ts.execute(plan, opt)
+    local engines = {}
+    for _, stage in ipairs(run.stages) do engines[stage.engine] = (engines[stage.engine] or 0) + stage.busy_s end
+    assert.is_true(engines[1] > 0 and engines[2] > 0)
+    is_same(plan.replicas[1], opt, run)
   end)
 
   it_runs("draws as one process does, by the seed of each prompt", function()
@@ -246,6 +284,80 @@ describe("ts.execute", function()
     support.raises("invalid_argument", "is not the model of the plan", function() ts.execute(other, options()) end)
     support.raises("invalid_argument", "a plan of ts.plan", function() ts.execute({}, options()) end)
   end)
+end)
+
+describe("c10d between stages", function()
+  after_each(function() assert.same({}, workers()) end)
+
+  it_runs("carries the tokens of one process", function()
+    local plan = plan_of({ { 5, 8 }, { 1, 4 }, { 6, 4 } },
+      { batch_size = 7, prefill = 3, decode = 2, chunk_tokens = 3 })
+    local opt = options { transport = "c10d", temperature = 0.9, top_k = 20, seed = 5, ignore_stop_tokens = true }
+    local run = ts.execute(plan, opt)
+    assert.equal("c10d", run.transport)
+    is_same(plan, opt, run)
+    assert.equal("tcp", ts.execute(plan, options { prompts = { "a" } }).transport)
+  end, no_torch)
+
+  it_runs("goes on in a new group after a rank of a stage was killed", function()
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { degree = 2, batch_size = 3 })
+    local answers = 0
+    local opt = options { transport = "c10d", recover = true, ignore_stop_tokens = true, group_size = 32 }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 4 then signal("KILL", 2) end
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal(1, #run.faults)
+    assert.same({ 2, 2 }, { run.faults[1].rank, run.faults[1].stage })
+    is_same(plan, opt, run)
+  end, no_torch)
+
+  it_runs("ends within 5 s of a peer that answers no more, and names it", function()
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 2 })
+    local stopped_at
+    local opt = options { transport = "c10d" }
+    opt.on_answer = function()
+      if not stopped_at then
+        signal("STOP", 1)
+        stopped_at = core.clock()
+      end
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal("failed", run.state)
+    assert.matches("^stage 2 %(rank 1, host 127.0.0.1, process %d+%): did not answer for 4 s", run.why)
+    assert.is_true(core.clock() - stopped_at < 5 + 3.5) -- and 3 s that workers have to end by themselves
+  end, no_torch)
+
+  it_runs("is refused where LibTorch is not", function()
+    local plan, prompts = support.temporary(), support.temporary "the cat\n"
+    plan_of({ { 6, 4 }, { 6, 4 } }):save(plan)
+    local status, _, err = host.run_program({ "env", "TESSERA_TORCH_MODULE=/none.so", host.program, "execute", plan,
+      "--model", path, "--prompts", prompts, "--device", "cpu", "--transport", "c10d" }, "")
+    assert.equal(1, status)
+    assert.matches("transport: c10d is LibTorch's, and this build has none; tcp needs nothing more", err, 1, true)
+  end)
+end)
+
+-- As its users start it, where there is a torchrun.
+describe("torchrun", function()
+  local found = host.run_program({ "which", "torchrun" }, "") == 0
+  for _, transport in ipairs { "tcp", "c10d" } do
+    it_runs("starts the ranks, which talk by " .. transport, function()
+      local plan, prompts = support.temporary(), support.temporary(table.concat(texts, "\n") .. "\n")
+      plan_of({ { 6, 4 }, { 6, 8 } }):save(plan)
+      local status, out, err = host.run_program({ "torchrun", "--nproc-per-node", "2", "--no-python", "--master-port",
+        "29741", "--", host.program, "execute", plan, "--model", path, "--prompts", prompts, "--max-tokens", "16",
+        "--device", "cpu", "--temperature", "0", "--transport", transport }, "")
+      assert.equal(0, status, err)
+      assert.matches("hidden states by " .. transport, err, 1, true)
+      local wanted = {}
+      for i, generation in ipairs(alone(ts.load_plan(plan), options())) do
+        wanted[i] = ("%d\t%s\n"):format(i, generation.text:gsub("[\t\n\r]", " "))
+      end
+      assert.equal(table.concat(wanted), out)
+    end, not found and "there is no torchrun" or transport == "c10d" and no_torch or nil)
+  end
 end)
 
 describe("a rank", function()
