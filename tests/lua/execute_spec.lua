@@ -278,6 +278,7 @@ describe("ts.execute", function()
     refuses("more than the 100 that the plan's cache has for a request", { max_tokens = 98 })
     refuses("none of the 512", { prompts = { { tokens = { 5, 100000 } } } }, "out_of_range")
     refuses("is reached from other machines", { host = "0.0.0.0" })
+    refuses("only workers that the master starts itself", { recover = true, workers = "others" })
     refuses("stage 1 needs", { stage_memory_gib = 0.001 })
     refuses("unknown option 'promts'", { promts = {} })
     local other = assert(ts.plan(ts.problem { model = "opt-125m", cluster = "1xT4-16G" }))
@@ -339,25 +340,60 @@ describe("c10d between stages", function()
   end)
 end)
 
--- As its users start it, where there is a torchrun.
-describe("torchrun", function()
-  local found = host.run_program({ "which", "torchrun" }, "") == 0
-  for _, transport in ipairs { "tcp", "c10d" } do
-    it_runs("starts the ranks, which talk by " .. transport, function()
-      local plan, prompts = support.temporary(), support.temporary(table.concat(texts, "\n") .. "\n")
-      plan_of({ { 6, 4 }, { 6, 8 } }):save(plan)
-      local status, out, err = host.run_program({ "torchrun", "--nproc-per-node", "2", "--no-python", "--master-port",
-        "29741", "--", host.program, "execute", plan, "--model", path, "--prompts", prompts, "--max-tokens", "16",
-        "--device", "cpu", "--temperature", "0", "--transport", transport }, "")
-      assert.equal(0, status, err)
-      assert.matches("hidden states by " .. transport, err, 1, true)
-      local wanted = {}
-      for i, generation in ipairs(alone(ts.load_plan(plan), options())) do
-        wanted[i] = ("%d\t%s\n"):format(i, generation.text:gsub("[\t\n\r]", " "))
-      end
-      assert.equal(table.concat(wanted), out)
-    end, not found and "there is no torchrun" or transport == "c10d" and no_torch or nil)
+-- Two ranks as torchrun starts them: by itself, and as two machines.
+describe("under torchrun", function()
+  local namespaces = [[
+    a=tessera-a-$$ b=tessera-b-$$
+    trap 'ip netns del $a; ip netns del $b' EXIT
+    ip netns add $a && ip netns add $b && ip link add va netns $a type veth peer name vb netns $b || exit 3
+    ip -n $a addr add 10.77.0.1/24 dev va && ip -n $b addr add 10.77.0.2/24 dev vb || exit 3
+    for link in "$a lo" "$a va" "$b lo" "$b vb"; do ip -n ${link% *} link set ${link#* } up || exit 3; done
+    export WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 TORCHELASTIC_USE_AGENT_STORE=True
+    RANK=1 ip netns exec $b "$@" & RANK=0 ip netns exec $a "$@"
+    status=$?
+    wait $! && exit $status]]
+  local function shell(...) return host.run_program({ "sh", "-c", ... }, "") end
+  local has_namespaces = shell "ip netns add tessera-$$ && ip netns del tessera-$$" == 0
+  local places = {
+    { "on one machine", { "torchrun", "--nproc-per-node", "2", "--no-python", "--master-port", "29741", "--" },
+      shell "command -v torchrun" ~= 0 and "there is no torchrun" or nil },
+    { "on two machines", { "sh", "-c", namespaces, "sh" },
+      not has_namespaces and "no network namespaces can be made" or nil },
+  }
+
+  for _, place in ipairs(places) do
+    for _, transport in ipairs { "tcp", "c10d" } do
+      it_runs(("writes the tokens of one process by %s %s"):format(transport, place[1]), function()
+        local plan, prompts = support.temporary(), support.temporary(table.concat(texts, "\n") .. "\n")
+        local key = support.temporary "a secret of the two machines"
+        host.run_program({ "chmod", "600", key }, "")
+        plan_of({ { 6, 4 }, { 6, 8 } }):save(plan)
+        local words = { host.program, "execute", plan, "--model", path, "--prompts", prompts, "--max-tokens", "16",
+          "--device", "cpu", "--temperature", "0", "--transport", transport, "--secret-file", key }
+        local command = {}
+        for _, list in ipairs { place[2], words } do
+          for _, word in ipairs(list) do command[#command + 1] = word end
+        end
+        local status, out, err = host.run_program(command, "")
+        assert.equal(0, status, err)
+        assert.matches("hidden states by " .. transport, err, 1, true)
+        local wanted = {}
+        for i, generation in ipairs(alone(ts.load_plan(plan), options())) do
+          wanted[i] = ("%d\t%s\n"):format(i, (generation.text:gsub("[\t\n\r]", " ")))
+        end
+        assert.equal(table.concat(wanted), out)
+      end, place[3] or transport == "c10d" and no_torch or nil)
+    end
   end
+
+  it_runs("says how many processes the plan has", function()
+    local plan, prompts = support.temporary(), support.temporary "a\n"
+    plan_of({ { 6, 4 }, { 6, 8 } }):save(plan)
+    local status, _, err = host.run_program({ "env", "RANK=0", "WORLD_SIZE=3", host.program, "execute", plan, "--model",
+      path, "--prompts", prompts, "--device", "cpu" }, "")
+    assert.equal(2, status)
+    assert.matches("the plan has 2 processes, and torchrun started 3", err, 1, true)
+  end)
 end)
 
 describe("a rank", function()

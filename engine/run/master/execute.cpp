@@ -160,6 +160,11 @@ class Run {
     check_may_start_processes("ts.execute");
     if (request_.prompts.empty()) refuse("prompts", "there are none");
     check_ranks();
+    if (request_.options.recover && request_.options.workers != Starter::itself) {
+      refuse("recover",
+             "only workers that the master starts itself are started again; a journal keeps the "
+             "answers of a run whose workers others start");
+    }
     check_secret(request_.options.host, !request_.options.secret_file.empty());
     for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
       check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));

@@ -16,7 +16,10 @@
 
 namespace gloo {
 
-class Context;
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);  // in LibTorch 2.x
+};
 
 namespace transport {
 class Device;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#ifdef TESSERA_TORCH_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
 
 #include "tessera/core/error.h"
 
@@ -12,6 +15,7 @@ namespace tessera::run {
 namespace {
 
 constexpr std::chrono::seconds kConnect(10);  // until all have opened their links
+// c10d's own limits, of half an hour and less, would end what only waits for work.
 constexpr std::chrono::hours kForever(24 * 365);
 constexpr int kTag = 0;
 
@@ -80,7 +84,6 @@ class Gloo final : public ProcessGroup {
   using Work = decltype(std::declval<c10d::ProcessGroupGloo>().recvAnysource(
       std::declval<std::vector<at::Tensor>&>(), 0));
 
-  // c10d's own limit of half an hour would end what only waits for work.
   template <class Begin>
   void finish(Work& under_way, const Begin& begin) {
     {
@@ -103,9 +106,49 @@ class Gloo final : public ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
+#ifdef TESSERA_TORCH_NCCL
+/// Between GPUs, each rank its own. What is sent and received passes through the host's memory.
+class Nccl final : public ProcessGroup {
+ public:
+  explicit Nccl(const ProcessGroupRequest& request) : device_(request.device) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = kForever;
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<Store>(request.store),
+                                                         request.rank, request.size, options);
+  }
+
+  // Works of a stream: a copy to the host returns behind them.
+  void send(std::int32_t rank, std::span<const std::byte> bytes) override {
+    std::vector<at::Tensor> tensors{bytes_of(bytes.data(), bytes.size()).to(device_)};
+    group_->send(tensors, rank, kTag)->wait();
+    tensors.front().slice(0, 0, 1).cpu();
+  }
+  void receive(std::int32_t rank, std::span<std::byte> bytes) override {
+    std::vector<at::Tensor> tensors{
+        at::empty({std::ssize(bytes)}, at::TensorOptions().dtype(at::kByte).device(device_))};
+    group_->recv(tensors, rank, kTag)->wait();
+    bytes_of(bytes.data(), bytes.size()).copy_(tensors.front());
+  }
+  void abort() noexcept override {
+    try {
+      group_->abort();
+    } catch (const std::exception&) {
+      // It ends all the same.
+    }
+  }
+
+ private:
+  at::Device device_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+};
+#endif
+
 }  // namespace
 
 std::unique_ptr<ProcessGroup> make_process_group(const ProcessGroupRequest& request) {
+#ifdef TESSERA_TORCH_NCCL
+  if (request.device.starts_with("cuda")) return std::make_unique<Nccl>(request);
+#endif
   return std::make_unique<Gloo>(request);
 }
 

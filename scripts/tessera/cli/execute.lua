@@ -84,6 +84,17 @@ local function as_data(run)
   return data
 end
 
+-- A launcher that starts more processes than the plan has, or fewer, would have some of them wait for the others.
+local function check_size(plan, here)
+  local count = 0
+  for _, engine in ipairs(plan.placement.engines) do
+    for _, s in ipairs(engine.stages) do count = count + #s.gpus end
+  end
+  if count == here.size then return end
+  core.raise("usage", ("the plan has %d processes, and %s started %d; start %d"):format(count, here.launcher, here.size,
+    count), "tessera execute")
+end
+
 --- @param given table the flags; names: the plan
 function M.main(given)
   local here = ranks.here()
@@ -91,12 +102,14 @@ function M.main(given)
   check(given)
   local options = tables.of_flags(given, "ts.execute")
   options.prompts = require("tessera.runtime.prompts").of_file(given.prompts)
+  local plan = ts.load_plan(given.names[1])
   if here and here.size > 1 then
+    check_size(plan, here)
     options.workers, options.host, options.port = "launcher", options.host or here.host, options.port or here.port
     local has_torch = host.version.libtorch ~= "none"
     if here.launcher == "torchrun" and has_torch then options.transport = options.transport or "c10d" end
   end
-  local run = ts.execute(ts.load_plan(given.names[1]), options)
+  local run = ts.execute(plan, options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end
   terminal.err:write(summary(run))
   if run.state == "failed" then

@@ -34,7 +34,8 @@ class ProcessGroup {
 };
 
 struct ProcessGroupRequest {
-  std::string device;  ///< of the model: "cuda", "cuda:1": by NCCL; all others by Gloo
+  std::string device;  ///< of the model: between "cuda" or "cuda:1" by NCCL, where that is
+                       ///< built in; else by Gloo
   std::string host;    ///< address of this machine where the others reach it
   std::int32_t rank = 0, size = 1;
   std::shared_ptr<KeyStore> store;
