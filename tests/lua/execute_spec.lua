@@ -256,6 +256,17 @@ describe("ts.execute", function()
     assert.matches("enough", tostring(why))
   end)
 
+  it_runs("keeps what is answered where it is told to end", function()
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 2 })
+    local answers = 0
+    local run = ts.execute(plan, options { on_answer = function()
+      answers = answers + 1
+      if answers == 2 then os.execute "kill -TERM $PPID" end
+    end, max_tokens = 38, ignore_stop_tokens = true })
+    assert.equal("interrupted", run.state)
+    assert.is_true(run.partial and #run.tokens[1] == 38)
+  end)
+
   it_runs("takes token ids, and lengths and seeds of each prompt", function()
     local plan = plan_of { { 6, 4 }, { 6, 4 } }
     local ids = ts.tokenizer(path):encode "the cat"

@@ -64,6 +64,26 @@ bool is_wildcard(const std::string& host) {
   return host.find_first_not_of("0.:") == std::string::npos;
 }
 
+volatile std::sig_atomic_t is_terminated = 0;
+
+/// While it lives SIGTERM, by which launchers and schedulers end a process, ends the run and not
+/// the process, so that it can say what is done and, where a stage was lost, which.
+class Termination {
+ public:
+  Termination() {
+    is_terminated = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { is_terminated = 1; };
+    ::sigaction(SIGTERM, &action, &before_);
+  }
+  ~Termination() { ::sigaction(SIGTERM, &before_, nullptr); }
+  Termination(const Termination&) = delete;
+  Termination& operator=(const Termination&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
 class Run {
  public:
   explicit Run(ExecuteRequest request)
@@ -91,7 +111,10 @@ class Run {
                             .build = request_.build});
     std::optional<LocalWorkers> workers;
     JobHooks hooks;
-    hooks.interrupted = request_.interrupted;
+    const Termination termination;
+    hooks.interrupted = [&] {
+      return is_terminated != 0 || (request_.interrupted && request_.interrupted());
+    };
     hooks.progress = request_.progress;
     hooks.answered = [&](std::size_t prompt, const Answer& answer) {
       if (journal_) journal_->add(prompt, answer);
