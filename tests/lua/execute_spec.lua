@@ -414,8 +414,8 @@ describe("a rank", function()
     assert.is_nil(here {})
     assert.is_nil(here { RANK = "1" })
     assert.is_nil(here { RANK = "3", WORLD_SIZE = "2" })
-    assert.same({ launcher = "torchrun", rank = 1, size = 2, host = "10.0.0.1", port = 1235 },
-      here { RANK = "1", WORLD_SIZE = "2", MASTER_ADDR = "10.0.0.1", MASTER_PORT = "1234",
+    assert.same({ launcher = "torchrun", rank = 1, size = 2, local_size = 2, host = "10.0.0.1", port = 1235 },
+      here { RANK = "1", WORLD_SIZE = "2", LOCAL_WORLD_SIZE = "2", MASTER_ADDR = "10.0.0.1", MASTER_PORT = "1234",
         TORCHELASTIC_USE_AGENT_STORE = "True" })
     assert.same({ launcher = "Slurm", rank = 0, size = 4, host = "10.1.1.1", port = 29500 },
       here { SLURM_PROCID = "0", SLURM_NTASKS = "4", SLURM_LAUNCH_NODE_IPADDR = "10.1.1.1" })

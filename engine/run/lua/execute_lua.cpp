@@ -272,6 +272,7 @@ int serve_stage(lua_State* L) {
   request.master = address_of(options.text("connect"), options.path_of("connect"));
   if (options.given("host")) request.host = options.text("host");
   request.parent = options.integer("parent");
+  if (options.given("local_ranks")) request.local_ranks = options.integer("local_ranks");
   if (options.given("secret_file")) {
     request.secret = run::module().read_secret(options.text("secret_file"));
   } else {
@@ -374,6 +375,12 @@ const OptionTable& stage_options() {
        {.name = "secret_file",
         .type = OptionType::text,
         .doc = "File that only its owner may read, with what master and workers know"},
+       {.name = "local_ranks",
+        .type = OptionType::integer,
+        .doc = "Ranks that share the cores of this machine, unless each was bound to its own; "
+               "default: as torchrun, Slurm or mpirun say, else 1",
+        .min = 1,
+        .max = 65535},
        {.name = "parent",
         .type = OptionType::integer,
         .doc = "Process that it ends with; 0: none",

@@ -47,6 +47,14 @@ std::unique_ptr<GroupLink> join(TcpTransport& transport, GroupOptions options) {
   return std::make_unique<GroupLink>(std::move(options), std::move(hooks));
 }
 
+// Threads of one of so many ranks of a machine; 0, which is all, where it is alone or was bound to
+// cores of its own.
+std::int32_t share_of_cores(std::int64_t local_ranks) {
+  const auto cores = std::ssize(usable_cores());
+  if (local_ranks == 1 || cores < ::sysconf(_SC_NPROCESSORS_ONLN)) return 0;
+  return static_cast<std::int32_t>(std::max<std::int64_t>(1, cores / local_ranks));
+}
+
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
@@ -410,8 +418,13 @@ std::string serve_stage(const StageRequest& request) {
                           .build = request.build,
                           .lets_replace = true});
   transport.connect(kMaster, request.master);
-  Worker worker(request.rank, transport, load_model_part,
-                [&](GroupOptions options) { return join(transport, std::move(options)); });
+  Worker worker(
+      request.rank, transport,
+      [&](LoadOrder order) {
+        if (order.threads == 0) order.threads = share_of_cores(request.local_ranks);
+        return load_model_part(order);
+      },
+      [&](GroupOptions options) { return join(transport, std::move(options)); });
   run_actor(worker, transport);
   return worker.why();
 }

@@ -16,7 +16,7 @@ function M.serve(given)
   if not rank then core.raise("usage", "say which worker it is: --rank 1", "tessera stage") end
   if not connect then core.raise("usage", "say where its master listens: --connect HOST:PORT", "tessera stage") end
   local options = { rank = rank, connect = connect, host = given.host, secret_file = given.secret_file,
-    parent = given.parent }
+    parent = given.parent, local_ranks = given.local_ranks or here and here.local_size }
   local secret = os.getenv "TESSERA_RUN_SECRET" or ""
   local why = runtime.serve_stage(options, secret, host.version.version .. " " .. host.version.commit)
   if why == "" then return 0 end

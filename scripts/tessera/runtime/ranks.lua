@@ -4,10 +4,11 @@ local M = {}
 
 -- In the order in which they are asked: torchrun may run under Slurm.
 local launchers = {
-  { name = "torchrun", rank = "RANK", size = "WORLD_SIZE" },
-  { name = "Open MPI", rank = "OMPI_COMM_WORLD_RANK", size = "OMPI_COMM_WORLD_SIZE" },
-  { name = "MPICH", rank = "PMI_RANK", size = "PMI_SIZE" },
-  { name = "Slurm", rank = "SLURM_PROCID", size = "SLURM_NTASKS" },
+  { name = "torchrun", rank = "RANK", size = "WORLD_SIZE", here = "LOCAL_WORLD_SIZE" },
+  { name = "Open MPI", rank = "OMPI_COMM_WORLD_RANK", size = "OMPI_COMM_WORLD_SIZE",
+    here = "OMPI_COMM_WORLD_LOCAL_SIZE" },
+  { name = "MPICH", rank = "PMI_RANK", size = "PMI_SIZE", here = "MPI_LOCALNRANKS" },
+  { name = "Slurm", rank = "SLURM_PROCID", size = "SLURM_NTASKS", here = "SLURM_NTASKS_PER_NODE" },
 }
 
 local default_port = 29500
@@ -25,7 +26,8 @@ local function address(getenv)
   return host, port
 end
 
---- { launcher =, rank =, size =, host =, port = } of this process; nil where no launcher says so.
+--- { launcher =, rank =, size =, local_size =, host =, port = } of this process; nil where no launcher says so.
+--- local_size: of this machine's ranks, nil where it does not say.
 --- @param getenv function|nil os.getenv, or what stands for it
 function M.here(getenv)
   getenv = getenv or os.getenv
@@ -33,7 +35,8 @@ function M.here(getenv)
     local rank, size = whole(getenv(launcher.rank)), whole(getenv(launcher.size))
     if rank and size and rank < size then
       local host, port = address(getenv)
-      return { launcher = launcher.name, rank = rank, size = size, host = host, port = port }
+      return { launcher = launcher.name, rank = rank, size = size, local_size = whole(getenv(launcher.here)),
+        host = host, port = port }
     end
   end
 end

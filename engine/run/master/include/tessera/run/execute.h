@@ -103,7 +103,8 @@ struct StageRequest {
                           ///< which it reaches the master
   std::string secret;
   std::string build;
-  std::int64_t parent = 0;  ///< process that it dies with; 0: none
+  std::int64_t parent = 0;       ///< process that it dies with; 0: none
+  std::int64_t local_ranks = 1;  ///< that share the cores of its machine, where nobody bound it
 };
 /// Serves until the master lets it go. Why it ended otherwise; empty: it did not.
 std::string serve_stage(const StageRequest& request);
