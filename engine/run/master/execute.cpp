@@ -55,9 +55,11 @@ std::int32_t share_of_cores(std::int64_t local_ranks) {
   return static_cast<std::int32_t>(std::max<std::int64_t>(1, cores / local_ranks));
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
+// localhost has two addresses on many machines, and who listens and who connects must mean the
+// same.
+std::string address_of(const std::string& host) { return host == "localhost" ? "127.0.0.1" : host; }
+
+bool is_loopback(const std::string& host) { return host == "::1" || host.starts_with("127."); }
 
 void check_secret(const std::string& host, bool is_given) {
   if (is_given || is_loopback(host)) return;
@@ -98,6 +100,7 @@ class Run {
       : request_(std::move(request)),
         shape_(weights::model_of(*weights::Weights::open(request_.model.path))),
         tokens_(lm::module().load_tokens(request_.model.path)) {
+    request_.options.host = address_of(request_.options.host);
     check();
     result_.answers.prompts = std::move(request_.prompts);
     result_.answers.done.resize(result_.answers.prompts.size());
@@ -410,14 +413,15 @@ std::string serve_stage(const StageRequest& request) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != request.parent) return "the master is gone";
   }
-  const std::string host = request.host.empty() ? local_address(request.master) : request.host;
+  const Address master{address_of(request.master.host), request.master.port};
+  const std::string host = request.host.empty() ? local_address(master) : address_of(request.host);
   check_secret(host, !request.secret.empty());
   TcpTransport transport({.self = request.rank,
                           .host = host,
                           .secret = request.secret,
                           .build = request.build,
                           .lets_replace = true});
-  transport.connect(kMaster, request.master);
+  transport.connect(kMaster, master);
   Worker worker(
       request.rank, transport,
       [&](LoadOrder order) {
