@@ -159,17 +159,16 @@ std::unique_ptr<Linear> make_streamed(const Stack& stack, const quant::Scheme& s
                                       const LinearForm& form, std::string description,
                                       int num_threads) {
   const auto fill = [&](Codes& codes, std::int64_t first, std::int64_t last) {
-    const std::int64_t rows = last - first, columns = stack.whole_columns();
-    thread_local std::vector<float> scratch;
-    scratch.resize(std::max(scratch.size(), Codes::size(rows * columns)));
-    stack.read_whole(first, last, scratch.data());
+    thread_local std::vector<float> room;
+    thread_local Quantised some;
+    const kernels::Matrix rows = stack.view(first, last, room);
     try {
-      const Quantised some =
-          quant::quantise({scratch.data(), rows, columns}, scheme, quant::Method::rtn, nullptr, 1);
-      for (std::int64_t row = 0; row < rows; ++row) codes.copy_row(some, row, first + row);
+      quant::round_rows(rows, scheme, some);
     } catch (const Error& error) {
+      stack.check_finite(first, rows);
       rethrow_with(stack.name(stack.place_of(first).part), error);
     }
+    for (std::int64_t row = 0; row < rows.rows; ++row) codes.copy_row(some, row, first + row);
   };
   return std::make_unique<CodesLinear>(stack, scheme, form.activation_bitwidth == 8,
                                        std::move(description), std::vector<float>{}, num_threads,

@@ -1,5 +1,6 @@
 #include "tessera/kernels/dense.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "forms.h"
 #include "slices.h"
 #include "tessera/core/error.h"
+#include "tessera/kernels/moments.h"
 #include "tessera/weights/tensor.h"
 
 namespace tessera::linear {
@@ -20,16 +22,16 @@ class DenseLinear final : public Linear {
       : Linear(stack.rows(), stack.columns()),
         type_(type),
         data_(kernels::dense_weights_bytes(stack.rows(), stack.columns(), type)) {
-    std::vector<float> values(static_cast<std::size_t>(stack.rows() * stack.columns()));
-    const kernels::Matrix matrix{values.data(), Real::f32, stack.rows(), stack.columns(),
-                                 stack.columns()};
     for_rows(num_threads, stack.rows(), [&](std::int64_t first, std::int64_t last) {
-      float* rows = values.data() + first * stack.columns();
-      stack.read(first, last, rows);
-      if (type == Real::f16)
-        check_range(stack, first, {rows, values.data() + last * stack.columns()});
-      expect_ok(kernels::pack_dense_weights(matrix, type, {first, last}, data_.data()),
-                "packing weights");
+      thread_local std::vector<float> room;
+      kernels::Matrix rows = stack.view(first, last, room);
+      stack.check_finite(first, rows);
+      rows.data = static_cast<const std::byte*>(rows.data) +
+                  stack.first_column() * kernels::size_of(rows.type);
+      rows.columns = stack.columns();
+      if (type == Real::f16 && rows.type != type) check_range(stack, first, rows);
+      std::byte* to = data_.data() + first * stack.columns() * kernels::size_of(type);
+      expect_ok(kernels::pack_dense_weights(rows, type, {0, rows.rows}, to), "packing weights");
     });
     stack.release();
   }
@@ -66,16 +68,26 @@ class DenseLinear final : public Linear {
     return {out_features(), in_features(), type_, data_.data()};
   }
 
-  static void check_range(const Stack& stack, std::int64_t first, std::span<const float> values) {
+  static void check_range(const Stack& stack, std::int64_t first, const kernels::Matrix& rows) {
     constexpr float kTooLarge = 65520;  // from there on f16 rounds to infinity
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::abs(values[i]) < kTooLarge) continue;
-      const auto at = static_cast<std::int64_t>(i);
-      const Stack::Place place = stack.place_of(first + at / stack.columns());
-      refuse(ErrorCode::out_of_range, stack.name(place.part),
-             "weight [{}, {}] is {}, beyond the 65504 that f16 holds; take dtype bf16 or f32",
-             place.row, stack.first_column() + at % stack.columns(), values[i]);
+    std::vector<kernels::Range> ranges(static_cast<std::size_t>(rows.rows));
+    expect_ok(kernels::group_ranges(rows, {0, rows.rows}, 0, ranges.data()), "ranges of weights");
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      const kernels::Range range = ranges[static_cast<std::size_t>(row)];
+      if (range.min > -kTooLarge && range.max < kTooLarge) continue;
+      refuse_row(stack, first + row, kTooLarge);
     }
+  }
+
+  [[noreturn]] static void refuse_row(const Stack& stack, std::int64_t output, float too_large) {
+    std::vector<float> values(static_cast<std::size_t>(stack.columns()));
+    stack.read(output, output + 1, values.data());
+    const auto bad =
+        std::ranges::find_if(values, [&](float value) { return std::abs(value) >= too_large; });
+    const Stack::Place place = stack.place_of(output);
+    refuse(ErrorCode::out_of_range, stack.name(place.part),
+           "weight [{}, {}] is {}, beyond the 65504 that f16 holds; take dtype bf16 or f32",
+           place.row, stack.first_column() + (bad - values.begin()), *bad);
   }
 
   Real type_;

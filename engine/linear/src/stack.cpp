@@ -10,16 +10,20 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/kernels/moments.h"
+#include "tessera/weights/tensor.h"
 
 namespace tessera::linear {
 namespace {
 
-bool all_finite(std::span<const float> values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  const kernels::Matrix row{values.data(), kernels::Real::f32, 1, count, count};
+bool all_finite(const void* values, kernels::Real type, std::int64_t count) {
+  const kernels::Matrix row{values, type, 1, count, count};
   kernels::Range range{};
   expect_ok(kernels::group_ranges(row, {0, 1}, 0, &range), "the range of weights");
   return std::isfinite(range.min);
+}
+
+bool all_finite(std::span<const float> values) {
+  return all_finite(values.data(), kernels::Real::f32, std::ssize(values));
 }
 
 [[noreturn]] void refuse_weight(const std::string& name, std::int64_t row,
@@ -103,14 +107,46 @@ void Stack::check_finite(std::int64_t part, std::int64_t row, std::span<const fl
   if (!all_finite(values)) refuse_weight(name(part), row, first_column(), columns_, values);
 }
 
+// How many outputs from `first` on are rows that follow each other in their part.
+std::int64_t Stack::following(std::int64_t first, std::int64_t last) const {
+  const Place from = place_of(first);
+  std::int64_t count = 1;
+  for (; first + count < last; ++count) {
+    const Place next = place_of(first + count);
+    if (next.part != from.part || next.row != from.row + count) break;
+  }
+  return count;
+}
+
+kernels::Matrix Stack::view(std::int64_t first, std::int64_t last, std::vector<float>& room) const {
+  const std::int64_t count = last - first;
+  const Place from = place_of(first);
+  if (!parts().empty() && following(first, last) == count) {
+    const weights::LinearWeight& part = parts()[at(from.part)];
+    const auto type = weights::real_of(part.tensor->dtype);
+    const std::int64_t row = part.stored_row(from.row);
+    const bool together = part.stored_row(from.row + count - 1) == row + count - 1;
+    if (type && together && !part.transposed && !part.codes) {
+      const std::int64_t skipped = (part.offset + row * whole_columns_) * kernels::size_of(*type);
+      return {weights()->bytes(*part.tensor).data() + skipped, *type, count, whole_columns_,
+              whole_columns_};
+    }
+  }
+  room.resize(std::max(room.size(), at(count * whole_columns_)));
+  read_whole(first, last, room.data());
+  return {room.data(), kernels::Real::f32, count, whole_columns_, whole_columns_};
+}
+
+void Stack::check_finite(std::int64_t first, const kernels::Matrix& rows) const {
+  if (all_finite(rows.data, rows.type, rows.rows * rows.columns)) return;
+  std::vector<float> values(at(rows.rows * rows.columns));
+  read_whole(first, first + rows.rows, values.data());  // says which one
+}
+
 void Stack::read_whole(std::int64_t first, std::int64_t last, float* out) const {
   while (first < last) {
     const Place from = place_of(first);
-    std::int64_t count = 1;  // rows that follow each other there too
-    for (; first + count < last; ++count) {
-      const Place next = place_of(first + count);
-      if (next.part != from.part || next.row != from.row + count) break;
-    }
+    const std::int64_t count = following(first, last);
     read_rows(from.part, from.row, count, out);
     first += count;
     out += count * whole_columns_;

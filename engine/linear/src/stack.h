@@ -43,6 +43,11 @@ class Stack {
   /// is not finite, and as read_linear_rows_f32
   void read(std::int64_t first, std::int64_t last, float* out) const;
   void read_whole(std::int64_t first, std::int64_t last, float* out) const;
+  /// Outputs [first, last), whole rows as the file has them where they follow each other there as
+  /// numbers; else read into `room`. Not checked: weights may be no numbers.
+  kernels::Matrix view(std::int64_t first, std::int64_t last, std::vector<float>& room) const;
+  /// @throws Error{invalid_argument} as `read` for rows of a `view` from output `first` on
+  void check_finite(std::int64_t first, const kernels::Matrix& rows) const;
   /// All of one part, whole rows in their own order; as `read`.
   std::vector<float> read_part(std::int64_t part, int num_threads) const;
   /// @throws Error{invalid_argument} as `read` for one of `values`, rows of a part from `row` on
@@ -63,6 +68,7 @@ class Stack {
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   void check_order() const;
+  std::int64_t following(std::int64_t first, std::int64_t last) const;
   void read_rows(std::int64_t part, std::int64_t row, std::int64_t count, float* out) const;
 
   LinearSource source_;

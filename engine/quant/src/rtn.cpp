@@ -66,6 +66,22 @@ Quantised round_to_nearest(MatrixView weight, const Scheme& scheme, int num_thre
   return out;
 }
 
+void round_rows(const kernels::Matrix& rows, const Scheme& scheme, Quantised& out) {
+  out.rows = rows.rows;
+  out.columns = rows.columns;
+  out.scheme = scheme;
+  out.scheme.act_order = ActOrder::none;
+  const auto groups = static_cast<std::size_t>(rows.rows * out.groups());
+  out.scales.resize(groups);
+  out.zero_points.resize(groups);
+  out.codes.resize(static_cast<std::size_t>(rows.rows * rows.columns));
+  const kernels::Rows all{0, rows.rows};
+  kernels::choose_scales(rows, all, format_of(scheme), out.scales.data(), out.zero_points.data());
+  check_scales(out);
+  kernels::quantise(rows, all, format_of(scheme), out.scales.data(), out.zero_points.data(),
+                    scheme.rounding, scheme.seed, out.codes.data());
+}
+
 void check_scales(const Quantised& quantised) {
   // Of weights near the largest float, the largest code would stand for infinity.
   const float codes = std::ldexp(1.0F, quantised.scheme.bitwidth);

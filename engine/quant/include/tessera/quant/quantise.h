@@ -71,6 +71,12 @@ double output_error(MatrixView weight, const Quantised& quantised, const LinearS
 Quantised quantise(MatrixView weight, const Scheme& scheme, Method method = Method::rtn,
                    const LinearStatistics* inputs = nullptr, int num_threads = 0);
 
+/// Round-to-nearest of rows as they are stored, each by itself, on the caller alone; `out` keeps
+/// its memory. For a granularity other than tensor.
+/// @throws Error{invalid_argument} where a scale is no number of its type, as with weights that are
+/// not finite
+void round_rows(const kernels::Matrix& rows, const Scheme& scheme, Quantised& out);
+
 /// Codes of matrices that share their input: each as on its own, but AWQ finds one set of
 /// input_scales for all, those with the least output error of all together.
 /// @throws as above
