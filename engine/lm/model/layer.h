@@ -55,6 +55,9 @@ class TensorReader {
                                            const quant::Statistics* statistics) const;
   std::shared_ptr<const LayerParts> parts(std::int64_t layer_index) const;
 
+  /// Says that the layer will be read next.
+  void expect_layer(std::int64_t layer_index) const;
+
   /// The norm of the whole; null weights where the model has none.
   NormWeights norm(weights::Part part, std::int64_t layer_index, std::int64_t width,
                    bool required) const;

@@ -37,11 +37,54 @@ LinearForm form_beside(const LoadRequest& request) {
   return form;
 }
 
+// What is in memory already, of a model that may share it.
+struct Held {
+  const Decoder::Shared* shared = nullptr;  ///< null: nothing is
+  const LoadRequest* request = nullptr;
+  std::span<const Layer> layers = {};
+
+  bool has_embedding() const { return shared != nullptr && request->with_embedding; }
+  bool has_head(const LinearForm& form) const {
+    return shared != nullptr && request->with_head && form_beside(*request) == form;
+  }
+  bool has(std::int64_t index, const LinearForm& form) const {
+    return shared != nullptr && index >= request->first_layer && index < request->last_layer &&
+           form_of(*request, index) == form;
+  }
+};
+
+void check_held(const LoadRequest& request, const LoadRequest& held) {
+  if (held.path == request.path && held.dtype == request.dtype && held.device == request.device &&
+      held.statistics == request.statistics && held.rank == request.rank &&
+      held.ranks == request.ranks) {
+    return;
+  }
+  refuse("held", "it is of {}, rank {} of {}, with another model, dtype, device or statistics",
+         quote(held.path, 300), held.rank, held.ranks);
+}
+
 std::int64_t embedding_width(const ModelShape& shape) {
   return shape.token_embedding_parameters / shape.vocab_size;
 }
 
-void load_embedding(Decoder::Shared& shared, const LoadRequest& request) {
+// What the request leaves to other parts of the model, or has already, is in the file all the same.
+void leave_embedding(const Decoder::Shared& shared) {
+  shared.reader->leave(
+      {Part::token_embedding, Part::project_in, Part::position_embedding, Part::embedding_norm});
+}
+
+void leave_head(const Decoder::Shared& shared) {
+  shared.reader->leave({Part::token_embedding, Part::lm_head, Part::project_out, Part::final_norm});
+}
+
+void load_embedding(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
+  if (held.has_embedding()) {
+    shared.embedding = held.shared->embedding;
+    shared.project_in = held.shared->project_in;
+    shared.position_table = held.shared->position_table;
+    shared.embedding_norm = held.shared->embedding_norm;
+    return leave_embedding(shared);
+  }
   const Description& d = shared.description;
   const ModelShape& shape = d.shape;
   const TensorReader& reader = *shared.reader;
@@ -62,7 +105,14 @@ void load_embedding(Decoder::Shared& shared, const LoadRequest& request) {
       reader.norm(Part::embedding_norm, 0, shape.hidden_size, shape.family == "bloom");
 }
 
-void load_head(Decoder::Shared& shared, const LoadRequest& request) {
+void load_head(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
+  if (held.has_head(form_beside(request))) {
+    shared.project_out = held.shared->project_out;
+    shared.head = held.shared->head;
+    shared.head_bias = held.shared->head_bias;
+    shared.final_norm = held.shared->final_norm;
+    return leave_head(shared);
+  }
   const ModelShape& shape = shared.description.shape;
   const TensorReader& reader = *shared.reader;
   const std::int64_t width = embedding_width(shape);
@@ -83,8 +133,7 @@ void load_head(Decoder::Shared& shared, const LoadRequest& request) {
                                   shared.description.order != Order::post_norm);
 }
 
-// What the request leaves to other parts of the model is in the file all the same.
-void load_beside(Decoder::Shared& shared, const LoadRequest& request) {
+void load_beside(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
   const Description& d = shared.description;
   if (!d.alibi_slopes.empty()) {
     const std::int64_t heads = d.shape.num_heads;
@@ -92,29 +141,38 @@ void load_beside(Decoder::Shared& shared, const LoadRequest& request) {
                                                  shared.share.of(heads) * 4);
   }
   if (request.with_embedding) {
-    load_embedding(shared, request);
+    load_embedding(shared, request, held);
   } else {
-    shared.reader->leave(
-        {Part::token_embedding, Part::project_in, Part::position_embedding, Part::embedding_norm});
+    leave_embedding(shared);
   }
   if (request.with_head) {
-    load_head(shared, request);
+    load_head(shared, request, held);
   } else {
-    shared.reader->leave(
-        {Part::token_embedding, Part::lm_head, Part::project_out, Part::final_norm});
+    leave_head(shared);
   }
 }
 
-std::vector<Layer> load_layers(const Decoder::Shared& shared, const LoadRequest& request) {
+// A layer is quantised while the system fetches the next one.
+std::vector<Layer> load_layers(const Decoder::Shared& shared, const LoadRequest& request,
+                               const Held& held) {
   const TensorReader& reader = *shared.reader;
-  const std::int64_t count = request.last_layer - request.first_layer;
   std::vector<Layer> layers(static_cast<std::size_t>(shared.description.shape.num_layers));
+  std::vector<std::int64_t> to_read;
   for (std::int64_t index = 0; index < std::ssize(layers); ++index) {
-    if (index < request.first_layer || index >= request.last_layer) {
+    const auto at = static_cast<std::size_t>(index);
+    const bool wanted = index >= request.first_layer && index < request.last_layer;
+    if (wanted && held.has(index, form_of(request, index))) layers[at] = held.layers[at];
+    if (wanted && !layers[at].matrices) {
+      to_read.push_back(index);
+    } else {
       reader.leave_layer(index);
-      continue;
     }
-    if (request.progress) request.progress(index - request.first_layer, count);
+  }
+  const std::int64_t count = std::ssize(to_read);
+  for (std::int64_t done = 0; done < count; ++done) {
+    const std::int64_t index = to_read[static_cast<std::size_t>(done)];
+    if (request.progress) request.progress(done, count);
+    if (done + 1 < count) reader.expect_layer(to_read[static_cast<std::size_t>(done) + 1]);
     layers[static_cast<std::size_t>(index)] = {
         reader.parts(index), reader.matrices(index, form_of(request, index),
                                              shared.statistics ? &*shared.statistics : nullptr)};
@@ -145,7 +203,15 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
                                              TokensLoader load_tokens) {
   check_bitwidth(request.kv_bitwidth);
   auto shared = std::make_shared<Shared>();
-  shared->weights = weights::Weights::open(request.path);
+  Held held;
+  const auto* other = dynamic_cast<const Decoder*>(request.held.get());
+  if (other != nullptr) {
+    check_held(request, other->request_);
+    held = {other->shared_.get(), &other->request_, other->layers_};
+    backend = other->shared_->backend;
+  }
+  shared->weights =
+      other != nullptr ? other->shared_->weights : weights::Weights::open(request.path);
   const ModelShape shape = weights::model_of(*shared->weights);
   LoadRequest kept = request;
   if (kept.last_layer < 0) kept.last_layer = shape.num_layers;
@@ -159,8 +225,10 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   shared->reader = std::make_unique<TensorReader>(shared->weights, shared->description,
                                                   shared->share, shared->backend);
   if (!request.statistics.empty()) shared->statistics = quant::Statistics::open(request.statistics);
-  load_beside(*shared, kept);
-  std::vector<Layer> layers = load_layers(*shared, kept);
+  load_beside(*shared, kept, held);
+  std::vector<Layer> layers = load_layers(*shared, kept, held);
+  kept.held = nullptr;
+  kept.progress = nullptr;
   return std::make_shared<const Decoder>(std::move(shared), std::move(kept), std::move(layers));
 }
 

@@ -350,6 +350,11 @@ void TensorReader::leave_layer(std::int64_t layer_index) const {
   }
 }
 
+void TensorReader::expect_layer(std::int64_t layer_index) const {
+  for (const LinearWeight& linear : linears_of_layer(layer_index))
+    weights_->prefetch(*linear.tensor);
+}
+
 void TensorReader::refuse_others() const {
   std::vector<std::string> others;
   for (const TensorInfo& tensor : weights_->tensors()) {

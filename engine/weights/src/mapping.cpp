@@ -74,11 +74,19 @@ void Mapping::check_unchanged() const {
 }
 
 void Mapping::release(std::uint64_t offset, std::uint64_t size) const {
+  advise(offset, size, MADV_DONTNEED);
+}
+
+void Mapping::prefetch(std::uint64_t offset, std::uint64_t size) const {
+  advise(offset, size, MADV_WILLNEED);
+}
+
+void Mapping::advise(std::uint64_t offset, std::uint64_t size, int advice) const {
   if (size == 0) return;
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t first = offset / page * page;
-  // Advice: where the system does not take it, nothing is wrong but the memory in use.
-  ::madvise(const_cast<std::byte*>(data_) + first, offset + size - first, MADV_DONTNEED);
+  // Where the system does not take it, nothing is wrong but memory and time.
+  ::madvise(const_cast<std::byte*>(data_) + first, offset + size - first, advice);
 }
 
 }  // namespace tessera::weights

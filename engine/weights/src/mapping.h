@@ -24,8 +24,11 @@ class Mapping {
 
   /// The pages that lie wholly or in part in these bytes are no longer needed.
   void release(std::uint64_t offset, std::uint64_t size) const;
+  /// These will soon be needed.
+  void prefetch(std::uint64_t offset, std::uint64_t size) const;
 
  private:
+  void advise(std::uint64_t offset, std::uint64_t size, int advice) const;
   std::string path_;
   int fd_ = -1;
   const std::byte* data_ = nullptr;

@@ -166,6 +166,10 @@ void Weights::release(const TensorInfo& tensor) const {
   parts_->mapping_of(tensor).release(tensor.offset_bytes, tensor.size_bytes);
 }
 
+void Weights::prefetch(const TensorInfo& tensor) const {
+  parts_->mapping_of(tensor).prefetch(tensor.offset_bytes, tensor.size_bytes);
+}
+
 std::uint64_t Weights::size_bytes() const {
   std::uint64_t total = 0;
   for (const TensorInfo& tensor : tensors_) total += tensor.size_bytes;

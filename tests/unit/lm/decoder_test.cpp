@@ -161,6 +161,28 @@ TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
   }
 }
 
+// Another part of a model that is there: what both have is shared, and the results are the same.
+TEST_P(EveryDecoder, ReadsOnlyWhatItDoesNotHold) {
+  const auto& ids = expected[0].ids;
+  const std::string path = decoder_path(GetParam());
+  const std::int64_t layers = model->shape().num_layers;
+  for (const bool has_ends : {true, false}) {
+    std::int64_t read = -1;
+    const auto count = [&](std::int64_t, std::int64_t total) { read = total; };
+    auto held = load_decoder({.path = path,
+                              .first_layer = 1,
+                              .with_embedding = has_ends,
+                              .with_head = has_ends,
+                              .progress = count});
+    EXPECT_EQ(read, layers - 1);
+    const auto whole = load_decoder({.path = path, .held = held, .progress = count});
+    EXPECT_EQ(read, 1);
+    held.reset();
+    EXPECT_EQ(whole->weight_bytes(), model->weight_bytes());
+    EXPECT_EQ(run_in_pieces(*whole, ids, ids.size()), run_in_pieces(*model, ids, ids.size()));
+  }
+}
+
 // A prompt's blocks go to other places of another cache, whose next step must see the same keys.
 TEST_P(EveryDecoder, GoesOnFromBlocksOfAnotherCache) {
   const auto& ids = expected[0].ids;
@@ -248,6 +270,34 @@ TEST(PartOfADecoder, RefusesWhatItDoesNotHave) {
               HasSubstr("layers: [2, 1) of the"));
   EXPECT_THAT(refusal([&] { load_decoder({.path = path, .last_layer = count + 1}); }),
               HasSubstr("layers: [0, "));
+}
+
+TEST(PartOfADecoder, ReadsALayerOfOtherBitsAnew) {
+  const std::string path = decoder_path("llama2");
+  const auto held = load_decoder({.path = path});
+  std::vector<LayerForm> forms(static_cast<std::size_t>(held->shape().num_layers),
+                               LayerForm{.as_stored = true});
+  forms.back() = {.bitwidth = 8};
+  std::int64_t read = -1;
+  const auto count = [&](std::int64_t, std::int64_t total) { read = total; };
+  const auto changed =
+      load_decoder({.path = path, .layers = forms, .held = held, .progress = count});
+  EXPECT_EQ(read, 1);
+  const std::vector<std::int32_t> ids = {1, 2, 3};
+  EXPECT_EQ(run_in_pieces(*changed, ids, 3),
+            run_in_pieces(*load_decoder({.path = path, .layers = forms}), ids, 3));
+  EXPECT_NE(run_in_pieces(*changed, ids, 3), run_in_pieces(*held, ids, 3));
+}
+
+TEST(PartOfADecoder, SharesNothingWithAnotherModel) {
+  const auto held = load_decoder({.path = decoder_path("llama2")});
+  for (const LoadRequest& other :
+       {LoadRequest{.path = decoder_path("opt")},
+        LoadRequest{.path = decoder_path("llama2"), .dtype = kernels::Real::bf16}}) {
+    LoadRequest request = other;
+    request.held = held;
+    EXPECT_THAT(refusal([&] { load_decoder(request); }), HasSubstr("held: it is of"));
+  }
 }
 
 TEST(BlocksOfACache, RefuseWhatDoesNotFit) {

@@ -35,6 +35,8 @@ struct LinearForm {
   /// multiplied as it stands, W8A8 checkpoints as W8A8. `dtype` is for what is neither, and for
   /// blocks of a type that the kernels do not multiply; activation_bitwidth for blocks and codes.
   bool as_stored = false;
+
+  friend bool operator==(const LinearForm&, const LinearForm&) = default;
 };
 
 /// A matrix [out_features, in_features] on disk: one, or several of the same input (q, k and v;

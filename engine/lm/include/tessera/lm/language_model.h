@@ -21,6 +21,8 @@ namespace tessera::lm {
 /// How the matrices of one decoder layer are kept and multiplied. The model's `dtype` counts.
 using LayerForm = linear::LinearForm;
 
+class LanguageModel;
+
 struct LoadRequest {
   std::string path = {};                     ///< folder with config.json, or a GGUF file
   kernels::Real dtype = kernels::Real::f32;  ///< of what is kept in 16 "bits"; sums are f32
@@ -41,12 +43,15 @@ struct LoadRequest {
   std::int32_t ranks = 1;                      ///< divide heads, KV heads and columns
   std::shared_ptr<Reducer> reducer = nullptr;  ///< of this rank; to load and measure none is needed
   std::string statistics = {};                 ///< calibration file for gptq and awq; "" for none
+  /// A model of the same path, dtype, statistics, device and rank: layers that it has in the form
+  /// asked for, its embedding and its head are shared with it, and not read again.
+  std::shared_ptr<const LanguageModel> held = nullptr;
   /// "cpu": our kernels; "torch": LibTorch's operators on the CPU, slow and independent of them;
   /// "cuda", "cuda:1": LibTorch on a GPU, codes multiplied by our CUDA kernels where they take them
   /// (tessera/torch/torch_backend.h).
   std::string device = "cpu";
   int num_threads = 0;  ///< 0: all the machine has
-  std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers loaded
+  std::function<void(std::int64_t done, std::int64_t total)> progress = {};  ///< layers read
 };
 
 inline constexpr std::int64_t kBlockTokens = 16;  ///< of a block of a cache, as a rule

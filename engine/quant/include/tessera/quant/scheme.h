@@ -39,6 +39,8 @@ struct Scheme {
   std::uint64_t seed = 0;                         ///< of stochastic rounding
   ActOrder act_order = ActOrder::none;            ///< of GPTQ
   kernels::Real scale_type = kernels::Real::f32;  ///< what scales are rounded to, upwards
+
+  friend bool operator==(const Scheme&, const Scheme&) = default;
 };
 
 }  // namespace tessera::quant

@@ -61,6 +61,9 @@ class Weights {
   /// read. They may be read again, from disk or from the system's cache.
   void release(const TensorInfo& tensor) const;
 
+  /// Says that the tensor will soon be read: the system begins to fetch it, and nobody waits.
+  void prefetch(const TensorInfo& tensor) const;
+
   /// config.json of the folder; null where there is none. Of a GGUF file its metadata in its own
   /// words ("llama.block_count"); an array of more than 4096 entries (the vocabulary) is given as
   /// { "type", "length" }.
