@@ -220,6 +220,7 @@ std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer
            quote(description_.shape.name, 100), rows, columns);
   }
   use(tensor);
+  weights_->prefetch(tensor);
   used_->numbers += rows * columns;
   LinearWeight whole{.layer_index = -1,  // none of a layer's linears: known by its tensor
                      .linear = tensor.name,

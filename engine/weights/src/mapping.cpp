@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -78,7 +79,11 @@ void Mapping::release(std::uint64_t offset, std::uint64_t size) const {
 }
 
 void Mapping::prefetch(std::uint64_t offset, std::uint64_t size) const {
-  advise(offset, size, MADV_WILLNEED);
+  // Linux takes as much of an advice as it reads ahead at a time, some megabytes or less.
+  constexpr std::uint64_t kPiece = 128 << 10;
+  for (std::uint64_t done = 0; done < size; done += kPiece) {
+    advise(offset + done, std::min(kPiece, size - done), MADV_WILLNEED);
+  }
 }
 
 void Mapping::advise(std::uint64_t offset, std::uint64_t size, int advice) const {
