@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <thread>
 
 namespace tessera::run {
 
@@ -11,5 +12,14 @@ struct ProcessMemory {
 };
 /// Reads it now.
 ProcessMemory process_memory();
+
+/// Looks at it every 2 ms while this lives: what is needed for a moment is in the peak.
+class MemoryWatch {
+ public:
+  MemoryWatch();
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace tessera::run
