@@ -40,7 +40,7 @@ local function plan_of(stages, opt)
     list[i] = { device = device, bitwidths = bitwidths }
   end
   local problem = ts.problem { model = opt.model or path, cluster = #stages * degree .. "xT4-16G",
-    tensor_parallel = degree, bitwidths = { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
+    tensor_parallel = degree, bitwidths = opt.bitwidths or { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
     workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40, batch_size = opt.batch_size or 8,
       chunk_tokens = opt.chunk_tokens } }
   return assert(ts.plan(problem, { planner = "manual", stages = list, prefill_micro_batch_size = opt.prefill or 2,
@@ -168,9 +168,16 @@ describe("ts.execute", function()
     assert.same({ 0, 8, 8, 4 }, { first.first_layer, first.num_layers, second.first_layer, second.num_layers })
     assert.is_true(first.weight_bytes > second.weight_bytes and second.weight_bytes > 0)
     assert.is_true(first.kv_cache_bytes == 2 * second.kv_cache_bytes)
+    local computed = 0 -- the last token of an answer goes through no layer
+    for i in ipairs(texts) do computed = computed + run.prompt_tokens[i] + #run.tokens[i] - 1 end
+    assert.equal(computed * plan:problem().model.hidden_size * 4, first.sent_bytes)
+    assert.is_true(second.sent_bytes >= 4 * 16 * #texts)
     for _, stage in ipairs(run.stages) do
+      assert.equal("127.0.0.1", stage.host)
+      assert.equal(stage.num_layers, stage.layers_read)
       assert.is_true(stage.busy_s > 0 and stage.busy_s < run.total_s)
       assert.is_true(stage.resident_bytes > stage.weight_bytes and stage.peak_bytes >= stage.resident_bytes)
+      assert.is_true(stage.peak_bytes - stage.resident_bytes < 2 * 2 ^ 20) -- two layers of the source
     end
     assert.is_true(run.ttft_s > 0 and run.ttft_s <= run.ttft_max_s and run.ttft_max_s < run.total_s)
     assert.is_true(math.abs(run.throughput_tok_s * run.total_s - #texts * 16) < 1e-6)
@@ -219,6 +226,38 @@ describe("ts.execute", function()
     assert.matches("signal 9", run.faults[1].why)
     opt.on_answer, opt.recover = nil, nil
     is_same(plan, opt, run)
+  end)
+
+  -- Twice it is started again; then the others have its layers, and read what they had not.
+  it_runs("moves layers to the workers that are left", function()
+    for _, bitwidths in ipairs { { 4 }, { 4, 8 } } do
+      local plan = plan_of({ { 4, 4 }, { 4, 4 }, { 4, 4 } }, { batch_size = 3, bitwidths = bitwidths })
+      local answers = 0
+      local opt = options { recover = true, ignore_stop_tokens = true }
+      opt.on_answer = function()
+        answers = answers + 1
+        if answers == 2 or answers == 5 or answers == 8 then signal("KILL", 1) end
+      end
+      local run = ts.execute(plan, opt)
+      assert.equal("done", run.state, run.why)
+      assert.equal(#texts, answers)
+      assert.same({ 3, 1, 1 }, { #run.faults, run.replans, #run.moves })
+      local move = run.moves[1]
+      assert.same({ 1, 1 }, { move.engine, move.lost_rank })
+      local first_layer = 0
+      for _, stage in ipairs(run.stages) do
+        assert.equal(first_layer, stage.first_layer)
+        first_layer = first_layer + stage.num_layers
+        assert.is_true(stage.rank == 0 or stage.rank == 2)
+        local had = 4 * stage.rank -- from this layer on four
+        local kept = math.max(0, math.min(first_layer, had + 4) - math.max(stage.first_layer, had))
+        if move.changed_bits == 0 then assert.equal(stage.num_layers - kept, stage.layers_read) end
+      end
+      assert.equal(12, first_layer)
+      assert.equal(#bitwidths == 1, move.changed_bits == 0)
+      opt.on_answer, opt.recover = nil, nil
+      if move.changed_bits == 0 then is_same(plan, opt, run) end
+    end
   end)
 
   it_runs("names the stage that was lost, keeps what was answered, and its journal goes on there", function()

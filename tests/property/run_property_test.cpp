@@ -70,11 +70,11 @@ Setup random_setup(Rng& rng) {
   return setup;
 }
 
-/// Alone, from the start, without caches.
-Answer undisturbed(const Prompt& prompt, std::int64_t stages,
+/// Alone, from the start, without caches. A stage has a layer, at first.
+Answer undisturbed(const Prompt& prompt, std::int64_t layers,
                    const std::vector<std::int32_t>& stop) {
   Answer answer;
-  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(stages));
+  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(layers));
   std::vector<std::int32_t> tokens = prompt.tokens;
   std::size_t done = 0;
   const std::int64_t room = kContext - std::ssize(prompt.tokens);
@@ -83,7 +83,7 @@ Answer undisturbed(const Prompt& prompt, std::int64_t stages,
     float state = 0;
     for (; done < tokens.size(); ++done) {
       state = static_cast<float>(tokens[done]);
-      for (std::int64_t k = 0; k < stages; ++k) {
+      for (std::int64_t k = 0; k < layers; ++k) {
         inputs[static_cast<std::size_t>(k)].push_back(state);
         state = fake_output(inputs[static_cast<std::size_t>(k)], k);
       }
@@ -103,14 +103,21 @@ Answer undisturbed(const Prompt& prompt, std::int64_t stages,
 
 class Harness {
  public:
-  Harness(Setup setup, std::uint64_t seed, bool recover, Nanoseconds interrupt = kNoTime)
+  Harness(Setup setup, std::uint64_t seed, bool recover, Nanoseconds interrupt = kNoTime,
+          std::int64_t most_restarts = 1000)
       : setup_(std::move(setup)), network_(seed) {
     setup_.options.recover = recover;
-    setup_.options.most_restarts_per_minute = 1000;
+    setup_.options.most_restarts_per_minute = most_restarts;
+    setup_.options.start_limit = 10 * kSecond;
     for (const EngineSpec& spec : setup_.options.engines) {
-      for (const LoadOrder& stage : spec.stages) num_ranks_ += stage.tensor_ranks;
+      ranks_left_.emplace_back();
+      for (const LoadOrder& stage : spec.stages) {
+        ranks_left_.back().push_back(static_cast<std::int32_t>(num_ranks_));
+        num_ranks_ += stage.tensor_ranks;
+      }
     }
     JobHooks hooks;
+    hooks.replan = [this](std::size_t engine, std::int32_t rank) { return replan(engine, rank); };
     hooks.restart = [this](std::int32_t rank) {
       network_.kill(rank);
       network_.at(network_.now() + 50'000'000, [this, rank] { start_worker(rank); });
@@ -147,18 +154,53 @@ class Harness {
 
   const Job& job() const { return *job_; }
   VirtualNetwork& network() { return network_; }
+  /// Every step of a stage takes so much longer.
+  void slow_down(Nanoseconds delay) { delay_ = delay; }
   std::int64_t num_ranks() const { return num_ranks_; }
+  /// How often nothing was left of an engine.
+  std::int64_t num_given_up() const { return num_given_up_; }
   Answers& answers() { return setup_.answers; }
 
  private:
   void start_worker(std::int32_t rank) {
     network_.start(rank, [&](VirtualNetwork::Node& node) {
       node.connect(kMaster, {});
-      return std::make_unique<Worker>(rank, node, [&node](const LoadOrder& order) {
-        node.spend(30'000'000);
-        return std::make_unique<FakeStage>(order, [&node](Nanoseconds time) { node.spend(time); });
-      });
+      return std::make_unique<Worker>(
+          rank, node, [this, &node](const LoadOrder& order, std::unique_ptr<StagePart> before) {
+            node.spend(30'000'000);
+            return std::make_unique<FakeStage>(
+                order, before.get(),
+                [this, &node](Nanoseconds time) { node.spend(time + delay_); });
+          });
     });
+  }
+
+  // The layers over some of those that are left, in any order.
+  std::vector<MovedStage> replan(std::size_t engine, std::int32_t lost) {
+    std::vector<std::int32_t>& left = ranks_left_[engine];
+    std::erase(left, lost);
+    if (left.empty()) ++num_given_up_;
+    for (std::size_t i = 1; i < left.size(); ++i) {
+      const auto other =
+          static_cast<std::size_t>(network_.rng().integer(0, static_cast<std::int64_t>(i)));
+      std::swap(left[i], left[other]);
+    }
+    const std::int64_t layers = setup_.stages[engine];
+    if (!left.empty())
+      left.resize(static_cast<std::size_t>(network_.rng().integer(1, std::ssize(left))));
+    std::vector<MovedStage> stages;
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const auto cut = [&](std::size_t at) {
+        return layers * static_cast<std::int64_t>(at) / std::ssize(left);
+      };
+      LoadOrder order;
+      order.first_layer = cut(k);
+      order.last_layer = cut(k + 1);
+      order.with_embedding = k == 0;
+      order.with_head = k + 1 == left.size();
+      stages.push_back({left[k], order});
+    }
+    return stages;
   }
 
   Setup setup_;
@@ -166,7 +208,28 @@ class Harness {
   Job* job_ = nullptr;
   std::int64_t num_ranks_ = 0;
   std::map<std::size_t, int> times_answered_;
+  std::vector<std::vector<std::int32_t>> ranks_left_;  ///< by engine
+  std::int64_t num_given_up_ = 0;
+  Nanoseconds delay_ = 0;
 };
+
+// A fault at any time until then, of any kind.
+void break_something(Harness& harness, Rng& rng, std::int64_t most_ms) {
+  VirtualNetwork& network = harness.network();
+  // Workers have come after some milliseconds; before, the run waits for them.
+  const Nanoseconds when = rng.integer(5, most_ms) * 1'000'000;
+  const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
+  switch (rng.integer(0, 3)) {
+    case 0:
+      return network.at(when, [&network, rank] { network.kill(rank); });
+    case 1:
+      return network.at(when, [&network, rank] { network.pause(rank, 6 * kSecond); });
+    case 2:
+      return network.at(when, [&network, rank] { network.pause(rank, 3 * kSecond / 2); });
+    default:
+      return network.at(when, [&network, rank] { network.cut(kMaster, rank); });
+  }
+}
 
 RC_GTEST_PROP(RunProperty, StagesAnswerAsOneProcessDoes, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint32_t>();
@@ -178,37 +241,46 @@ RC_GTEST_PROP(RunProperty, StagesAnswerAsOneProcessDoes, ()) {
   harness.check_answers();
 }
 
-// A fault at any time, of any kind, in any state: loading, running, recovering from another one.
+// In any state: loading, running, recovering from another one.
 RC_GTEST_PROP(RunProperty, RecoversWhateverIsLost, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint32_t>();
   Rng rng(seed);
   Harness harness(random_setup(rng), seed, true);
-  VirtualNetwork& network = harness.network();
   const std::int64_t faults = rng.integer(1, 6);
-  for (std::int64_t i = 0; i < faults; ++i) {
-    // Workers have come after some milliseconds; before, the run waits for them.
-    const Nanoseconds when = rng.integer(5, 400) * 1'000'000;
-    const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
-    switch (rng.integer(0, 3)) {
-      case 0:
-        network.at(when, [&network, rank] { network.kill(rank); });
-        break;
-      case 1:
-        network.at(when, [&network, rank] { network.pause(rank, 6 * kSecond); });
-        break;
-      case 2:
-        network.at(when, [&network, rank] { network.pause(rank, 3 * kSecond / 2); });
-        break;
-      default:
-        network.at(when, [&network, rank] { network.cut(kMaster, rank); });
-    }
-  }
+  for (std::int64_t i = 0; i < faults; ++i) break_something(harness, rng, 400);
   const bool ended = harness.run();
   RC_LOG() << name_of(harness.job().state()) << ": " << harness.job().why() << "\n";
   for (const Fault& fault : harness.job().faults()) {
     RC_LOG() << fault.rank << " at " << fault.at << ": " << fault.why << "\n";
   }
   RC_ASSERT(ended);
+  RC_ASSERT(harness.job().state() == JobState::done);
+  harness.check_answers();
+}
+
+// Who is lost for good leaves its layers to the others, who go on with the same tokens.
+RC_GTEST_PROP(RunProperty, GoesOnWithTheStagesThatAreLeft, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  Setup setup = random_setup(rng);
+  for (EngineSpec& spec : setup.options.engines) {
+    for (LoadOrder& stage : spec.stages) stage.tensor_ranks = 1;
+  }
+  Harness harness(std::move(setup), seed, true, kNoTime, rng.integer(0, 1));
+  const std::int64_t faults = rng.integer(1, 4);
+  for (std::int64_t i = 0; i < faults; ++i) break_something(harness, rng, 100);
+  const bool ended = harness.run();
+  RC_LOG() << name_of(harness.job().state()) << ": " << harness.job().why() << "\n";
+  for (const Fault& fault : harness.job().faults()) {
+    RC_LOG() << fault.rank << " at " << fault.at << ": " << fault.why << "\n";
+  }
+  RC_ASSERT(ended);
+  RC_ASSERT(harness.network().now() < 300 * kSecond);  // and no step had to be given up
+  RC_TAG(harness.job().num_replans());
+  if (harness.job().state() == JobState::failed) {
+    RC_ASSERT(harness.num_given_up() > 0);
+    return;
+  }
   RC_ASSERT(harness.job().state() == JobState::done);
   harness.check_answers();
 }
@@ -227,6 +299,25 @@ RC_GTEST_PROP(RunProperty, FailsByName, ()) {
   RC_ASSERT(harness.job().faults().size() == 1u);
   RC_ASSERT(harness.job().faults()[0].rank == rank);
   RC_ASSERT(harness.job().why().find(fmt::format("(rank {}", rank)) != std::string::npos);
+}
+
+// A step may take 30 s and ten times its prediction.
+RC_GTEST_PROP(RunProperty, WaitsForAStepAsLongAsItsPredictionSays, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  const std::int64_t predicted_s = rng.integer(-1, 20);
+  Setup setup = random_setup(rng);
+  for (EngineSpec& spec : setup.options.engines) {
+    spec.prefill_step = spec.decode_step = predicted_s * kSecond;
+  }
+  Harness harness(std::move(setup), seed, false);
+  harness.slow_down(2000 * kSecond);
+  RC_ASSERT(harness.run());
+  RC_ASSERT(harness.job().state() == JobState::failed);
+  const std::int64_t limit_s = predicted_s < 0 ? 600 : 30 + 10 * predicted_s;
+  RC_ASSERT(harness.network().now() >= limit_s * kSecond);
+  RC_ASSERT(harness.network().now() < (limit_s + 1) * kSecond);
+  RC_ASSERT(harness.job().why().find(fmt::format("within {} s", limit_s)) != std::string::npos);
 }
 
 // Ctrl-C ends it within a tenth of a second and a step, whatever comes meanwhile, and keeps what

@@ -31,19 +31,24 @@ inline std::int32_t fake_token(float state, std::uint64_t seed, std::int64_t dra
   return static_cast<std::int32_t>(value % kFakeVocabulary);
 }
 
-/// What a stage makes of a token, given the inputs of all tokens up to it.
-inline float fake_output(const std::vector<float>& inputs, std::int64_t stage) {
-  std::uint64_t value = static_cast<std::uint64_t>(stage) + 17;
+/// What a layer makes of a token, given the inputs of all tokens up to it.
+inline float fake_output(const std::vector<float>& inputs, std::int64_t layer) {
+  std::uint64_t value = static_cast<std::uint64_t>(layer) + 17;
   for (const float input : inputs) value = mixed(value, static_cast<std::uint64_t>(input));
   return as_state(value);
 }
 
 class FakeStage final : public StagePart {
  public:
-  FakeStage(const LoadOrder& order, std::function<void(Nanoseconds)> spend)
-      : order_(order),
-        cache_(static_cast<std::size_t>(order.kv_blocks * order.block_size), -1),
-        spend_(std::move(spend)) {}
+  /// @param before what was there, whose layers are not read again; or null
+  FakeStage(const LoadOrder& order, const StagePart* before, std::function<void(Nanoseconds)> spend)
+      : order_(order), spend_(std::move(spend)) {
+    const auto* held = dynamic_cast<const FakeStage*>(before);
+    for (std::int64_t layer = order.first_layer; layer < order.last_layer; ++layer) {
+      if (held == nullptr || !held->caches_.contains(layer)) ++layers_read_;
+      caches_[layer].resize(static_cast<std::size_t>(order.kv_blocks * order.block_size), -1);
+    }
+  }
 
   void run(const StepOrder& order, std::vector<float>& hidden) override {
     std::size_t row = 0;
@@ -55,11 +60,13 @@ class FakeStage final : public StagePart {
     }
     for (const StepItem& item : order.items) {
       for (std::int64_t i = 0; i < item.tokens; ++i, ++row) {
-        const std::int64_t position = item.context_tokens + i;
-        cell(item, position) = hidden.at(row);
-        std::vector<float> inputs;
-        for (std::int64_t p = 0; p <= position; ++p) inputs.push_back(cell(item, p));
-        hidden.at(row) = fake_output(inputs, order_.stage);
+        for (auto& [layer, cache] : caches_) {
+          const std::int64_t position = item.context_tokens + i;
+          cell(cache, item, position) = hidden.at(row);
+          std::vector<float> inputs;
+          for (std::int64_t p = 0; p <= position; ++p) inputs.push_back(cell(cache, item, p));
+          hidden.at(row) = fake_output(inputs, layer);
+        }
       }
     }
     if (row != hidden.size()) throw std::runtime_error("rows that nobody asked for");
@@ -84,19 +91,21 @@ class FakeStage final : public StagePart {
   Loaded loaded() const override {
     Loaded l;
     l.hidden_size = 1;
+    l.layers_read = layers_read_;
     return l;
   }
 
  private:
-  float& cell(const StepItem& item, std::int64_t position) {
+  float& cell(std::vector<float>& cache, const StepItem& item, std::int64_t position) {
     const std::int32_t block =
         item.block_table.at(static_cast<std::size_t>(position / order_.block_size));
-    return cache_.at(
+    return cache.at(
         static_cast<std::size_t>(block * order_.block_size + position % order_.block_size));
   }
 
   LoadOrder order_;
-  std::vector<float> cache_;
+  std::map<std::int64_t, std::vector<float>> caches_;  ///< by layer
+  std::int64_t layers_read_ = 0;
   std::function<void(Nanoseconds)> spend_;
   std::map<std::int64_t, std::uint64_t> seeds_;
 };

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <memory>
+#include <optional>
 
 #include "core_lua.h"
 #include "lm_lua.h"
@@ -33,6 +34,14 @@ class RequestReader {
     push(name);
     const std::int64_t value = lua_kit::check_integer(
         L_, -1, path_ + name, static_cast<double>(low), static_cast<double>(high));
+    lua_pop(L_, 1);
+    return value;
+  }
+  /// Negative: it is not given.
+  double seconds(const char* name) const {
+    push(name);
+    const double value =
+        lua_isnil(L_, -1) ? -1 : lua_kit::check_number(L_, -1, path_ + name, 0, 1e9);
     lua_pop(L_, 1);
     return value;
   }
@@ -79,12 +88,25 @@ run::EngineRequest engine_of(const RequestReader& given) {
   engine.prefill_micro_batch_size = given.integer("prefill_micro_batch_size", 1, kMost);
   engine.decode_micro_batch_size = given.integer("decode_micro_batch_size", 1, kMost);
   engine.chunk_tokens = given.integer("chunk_tokens", 0, kMost);
+  engine.prefill_step_s = given.seconds("prefill_step_s");
+  engine.decode_step_s = given.seconds("decode_step_s");
   given.each("stages", [&](const RequestReader& stage) {
     engine.stages.push_back({stage.integer("first_layer", 0, 1000000),
                              stage.integer("num_layers", 0, 1000000),
                              static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024))});
   });
   return engine;
+}
+
+run::NewStages new_stages_of(const RequestReader& given) {
+  run::NewStages made;
+  made.bitwidths = given.integers<std::int32_t>("bitwidths");
+  given.each("stages", [&](const RequestReader& stage) {
+    made.stages.push_back({static_cast<std::int32_t>(stage.integer("rank", 0, 65535)),
+                           stage.integer("first_layer", 0, 1000000),
+                           stage.integer("num_layers", 0, 1000000)});
+  });
+  return made;
 }
 
 run::Prompt prompt_of(const RequestReader& given, const lm::SamplingOptions& sampling) {
@@ -164,6 +186,9 @@ void push_stages(lua_State* L, const Executed& executed) {
     lua_kit::set_integer(L, "kv_cache_bytes", stage.loaded.kv_cache_bytes);
     lua_kit::set_integer(L, "resident_bytes", stage.loaded.resident_bytes);
     lua_kit::set_integer(L, "peak_bytes", stage.loaded.peak_bytes);
+    lua_kit::set_integer(L, "layers_read", stage.loaded.layers_read);
+    lua_kit::set_integer(L, "sent_bytes", stage.sent_bytes);
+    lua_kit::set_text(L, "host", stage.host);
     lua_kit::set_number(L, "busy_s", stage.busy_s);
     lua_kit::set_number(L, "idle_ratio", stage.idle_ratio);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
@@ -184,6 +209,26 @@ void push_faults(lua_State* L, const Executed& executed) {
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   lua_setfield(L, -2, "faults");
+}
+
+// request.replan(engine, rank): the stages that an engine goes on with, or nil.
+void set_replan(lua_State* L, int request_index, run::ExecuteRequest& request) {
+  lua_kit::push_field(L, request_index, "replan", "ts.execute.replan");
+  if (lua_isfunction(L, -1)) {
+    auto function = std::make_shared<lua_kit::LuaFunction>(L, -1, "ts.execute.replan");
+    request.replan = [function](std::size_t engine,
+                                std::int32_t rank) -> std::optional<run::NewStages> {
+      lua_State* state = function->state();
+      lua_kit::push_integer(state, static_cast<std::int64_t>(engine) + 1);
+      lua_kit::push_integer(state, rank);
+      function->call(2, 1);
+      std::optional<run::NewStages> made;
+      if (lua_istable(state, -1)) made = new_stages_of(RequestReader(state, lua_gettop(state)));
+      lua_pop(state, 1);
+      return made;
+    };
+  }
+  lua_pop(L, 1);
 }
 
 int save_trace(lua_State* L) {
@@ -225,6 +270,7 @@ int execute(lua_State* L) {
   request.build = given.text("build");
   request.program = given.text("program");
   set_callbacks(options, request);
+  set_replan(L, 3, request);
   auto executed = std::make_shared<const Executed>(run::module().execute(std::move(request)));
   const serving::BatchRun run = run::batch_run_of(*executed);
   lua_createtable(L, 0, 24);
@@ -240,6 +286,7 @@ int execute(lua_State* L) {
   lua_kit::set_number(L, "tpot_s", run.tpot_s);
   lua_kit::set_number(L, "decode_round_s", run.decode_round_s);
   lua_kit::set_number(L, "throughput_tok_s", run.throughput_tok_s);
+  lua_kit::set_integer(L, "replans", executed->num_replans);
   lua_kit::set_integer(L, "num_refused", executed->num_refused);
   lua_kit::set_text(L, "last_refused", executed->last_refused);
   push_answers(L, *executed);

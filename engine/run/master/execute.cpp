@@ -32,6 +32,8 @@ namespace {
 
 constexpr double kGraceToEnd_s = 3;
 
+Nanoseconds nanoseconds(double seconds) { return static_cast<Nanoseconds>(seconds * kSecond); }
+
 // Links of a worker's process group, whose ranks tell each other by the master where they are.
 std::unique_ptr<GroupLink> join(TcpTransport& transport, GroupOptions options) {
   const Header header{.kind = Kind::group, .epoch = options.epoch};
@@ -127,6 +129,9 @@ class Run {
       return is_terminated != 0 || (request_.interrupted && request_.interrupted());
     };
     hooks.progress = request_.progress;
+    if (request_.replan) {
+      hooks.replan = [&](std::size_t engine, std::int32_t rank) { return replan(engine, rank); };
+    }
     hooks.answered = [&](std::size_t prompt, const Answer& answer) {
       if (journal_) journal_->add(prompt, answer);
       if (request_.answered) request_.answered(prompt, answer);
@@ -289,12 +294,7 @@ class Run {
 
   JobOptions job_options() const {
     JobOptions job;
-    const std::vector<std::int32_t> cores = usable_cores();
-    const auto per_rank =
-        static_cast<std::int64_t>(cores.size()) / std::max<std::int64_t>(1, count_ranks());
-    const bool pins = request_.options.pin && request_.options.workers == Starter::itself &&
-                      per_rank > 0 && request_.model.device == "cpu";
-    std::int64_t rank = 0;
+    std::int32_t rank = 0;
     for (const EngineRequest& given : request_.engines) {
       EngineSpec spec;
       spec.share = given.batch_size;
@@ -307,16 +307,10 @@ class Run {
       spec.options.prefill_micro_batch_size = given.prefill_micro_batch_size;
       spec.options.decode_micro_batch_size = given.decode_micro_batch_size;
       spec.options.chunk_tokens = given.chunk_tokens;
+      spec.prefill_step = nanoseconds(given.prefill_step_s);
+      spec.decode_step = nanoseconds(given.decode_step_s);
       for (const EngineRequest::Stage& stage : given.stages) {
-        LoadOrder order = stage_order(given, stage);
-        if (pins) {  // rank t of them keeps to the t-th share of these
-          const auto first = cores.begin() + rank * per_rank;
-          order.cores.assign(first, first + per_rank * stage.tensor_ranks);
-          if (order.threads == 0) order.threads = static_cast<std::int32_t>(per_rank);
-        } else if (order.threads == 0 && request_.options.workers == Starter::itself) {
-          order.threads = static_cast<std::int32_t>(std::max<std::int64_t>(1, per_rank));
-        }
-        spec.stages.push_back(std::move(order));
+        spec.stages.push_back(stage_order(given, stage, rank));
         rank += stage.tensor_ranks;
       }
       job.engines.push_back(std::move(spec));
@@ -325,8 +319,8 @@ class Run {
     job.max_context_tokens = shape_.max_context_tokens;
     job.recover = request_.options.recover;
     job.by_process_group = result_.transport == Carrier::c10d;
-    job.start_limit = static_cast<Nanoseconds>(request_.options.start_limit_s * 1e9);
-    job.step_limit = static_cast<Nanoseconds>(request_.options.step_limit_s * 1e9);
+    job.start_limit = nanoseconds(request_.options.start_limit_s);
+    job.step_limit = nanoseconds(request_.options.step_limit_s);
     return job;
   }
 
@@ -352,7 +346,19 @@ class Run {
     }
   }
 
-  LoadOrder stage_order(const EngineRequest& engine, const EngineRequest::Stage& stage) const {
+  // What a rank and those after it that share its layers keep to: rank t of them to the t-th part.
+  void give_cores(LoadOrder& order, std::int32_t rank) const {
+    if (request_.options.workers != Starter::itself) return;
+    const std::vector<std::int32_t> cores = usable_cores();
+    const auto each = static_cast<std::int32_t>(std::ssize(cores) / count_ranks());
+    if (order.threads == 0) order.threads = std::max(1, each);
+    if (!request_.options.pin || each == 0 || request_.model.device != "cpu") return;
+    const auto first = cores.begin() + rank * each;
+    order.cores.assign(first, first + each * order.tensor_ranks);
+  }
+
+  LoadOrder stage_order(const EngineRequest& engine, const EngineRequest::Stage& stage,
+                        std::int32_t rank) const {
     LoadOrder order = load_order_of(request_.model);
     order.fingerprint = fingerprint_;
     order.bitwidths = engine.bitwidths;
@@ -362,7 +368,24 @@ class Run {
     order.last_layer = stage.first_layer + stage.num_layers;
     order.with_embedding = &stage == &engine.stages.front();
     order.with_head = &stage == &engine.stages.back();
+    give_cores(order, rank);
     return order;
+  }
+
+  std::vector<MovedStage> replan(std::size_t engine, std::int32_t lost) const {
+    const std::optional<NewStages> made = request_.replan(engine, lost);
+    if (!made) return {};
+    EngineRequest moved = request_.engines[engine];
+    moved.bitwidths = made->bitwidths;
+    moved.stages.clear();
+    for (const NewStages::Stage& stage : made->stages)
+      moved.stages.push_back({stage.first_layer, stage.num_layers});
+    std::vector<MovedStage> stages;
+    for (std::size_t k = 0; k < moved.stages.size(); ++k) {
+      const std::int32_t rank = made->stages[k].rank;
+      stages.push_back({rank, stage_order(moved, moved.stages[k], rank)});
+    }
+    return stages;
   }
 
   void take(const Job& master) {
@@ -371,29 +394,37 @@ class Run {
     result_.log = master.log();
     result_.faults = master.faults();
     result_.total_s = static_cast<double>(master.duration()) / kSecond;
-    std::int64_t rank = 0;
-    for (std::size_t e = 0; e < request_.engines.size(); ++e) {
-      const EngineRequest& engine = request_.engines[e];
+    result_.num_replans = master.num_replans();
+    for (std::size_t e = 0; e < master.specs().size(); ++e) {
       result_.spans.push_back(master.spans(e));
-      const bool has_run = e < result_.log.replicas.size();
-      for (std::size_t k = 0; k < engine.stages.size(); ++k) {
-        for (std::int64_t part = 0; part < engine.stages[k].tensor_ranks; ++part, ++rank) {
-          StageReport report;
-          report.tensor_rank = part;
+      const auto& stages = master.ranks(e);
+      for (std::size_t k = 0; k < stages.size(); ++k) {
+        for (std::size_t part = 0; part < stages[k].size(); ++part) {
+          StageReport report = report_of(master.specs()[e].stages[k], stages[k].front(), e);
           report.engine = static_cast<std::int64_t>(e);
           report.stage = static_cast<std::int64_t>(k);
-          report.rank = rank;
-          report.first_layer = engine.stages[k].first_layer;
-          report.num_layers = engine.stages[k].num_layers;
-          report.loaded = master.loaded()[static_cast<std::size_t>(rank)];
-          if (has_run) report.busy_s = serving::to_seconds(result_.log.replicas[e].stage_busy[k]);
-          if (result_.total_s > 0) {
-            report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
-          }
-          result_.stages.push_back(report);
+          report.rank = stages[k][part];
+          report.tensor_rank = static_cast<std::int64_t>(part);
+          report.loaded = master.loaded()[static_cast<std::size_t>(report.rank)];
+          report.host = master.host(report.rank);
+          result_.stages.push_back(std::move(report));
         }
       }
     }
+  }
+
+  // What a stage did, whose first rank this is.
+  StageReport report_of(const LoadOrder& order, std::int32_t rank, std::size_t engine) const {
+    StageReport report;
+    report.first_layer = order.first_layer;
+    report.num_layers = order.last_layer - order.first_layer;
+    for (const StageSpan& span : result_.spans[engine]) {
+      if (span.rank != rank) continue;
+      report.busy_s += static_cast<double>(span.end - span.start) / kSecond;
+      report.sent_bytes += span.sent_bytes;
+    }
+    if (result_.total_s > 0) report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
+    return report;
   }
 
   ExecuteRequest request_;
@@ -424,9 +455,9 @@ std::string serve_stage(const StageRequest& request) {
   transport.connect(kMaster, master);
   Worker worker(
       request.rank, transport,
-      [&](LoadOrder order) {
+      [&](LoadOrder order, std::unique_ptr<StagePart> before) {
         if (order.threads == 0) order.threads = share_of_cores(request.local_ranks);
-        return load_model_part(order);
+        return load_model_part(order, std::move(before));
       },
       [&](GroupOptions options) { return join(transport, std::move(options)); });
   run_actor(worker, transport);

@@ -5,40 +5,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "job_parts.h"
 #include "tessera/core/error.h"
 #include "tessera/run/record_body.h"
 
 namespace tessera::run {
 namespace {
 
-constexpr Nanoseconds kMinute = 60 * kSecond;
 constexpr Nanoseconds kShow = kSecond / 10;  // between two reports of progress
 constexpr Nanoseconds kLook = kSecond / 10;  // and two looks for Ctrl-C and for what takes too long
 
 }  // namespace
-
-struct Job::Rank {
-  enum class State { absent, joined, loading, resetting, ready };
-  State state = State::absent;
-  std::size_t engine = 0, stage = 0;
-  std::size_t part = 0;  ///< tensor-parallel rank in its stage
-  Address address = {};
-  std::int64_t process = 0;
-  std::vector<Nanoseconds> restarts = {};
-};
-
-struct Job::Engine {
-  Engine(serving::EngineCore c, StageExecutor e) : core(std::move(c)), executor(std::move(e)) {}
-  serving::EngineCore core;
-  StageExecutor executor;
-  std::size_t index = 0;
-  std::vector<std::vector<std::int32_t>> stages;  ///< ranks of each
-  std::vector<std::int32_t> ranks;                ///< in order of the stages
-  std::vector<std::string> shared;                ///< of each stage, where it has several ranks
-  std::vector<std::int64_t> requests;             ///< that it is given at the start
-  std::uint32_t epoch = 0;
-  bool is_running = false;
-};
 
 Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks hooks)
     : options_(std::move(options)),
@@ -72,6 +49,7 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     Engine& engine = *engines_.back();
     engine.index = e;
     engine.shared.resize(stages.size());
+    engine.most_stages = stages.size();
     engine.stages = std::move(stages);
     engine.ranks = std::move(all);
   }
@@ -97,6 +75,14 @@ Job::~Job() = default;
 
 const std::vector<StageSpan>& Job::spans(std::size_t engine) const {
   return engines_.at(engine)->executor.spans();
+}
+
+const std::vector<std::vector<std::int32_t>>& Job::ranks(std::size_t engine) const {
+  return engines_.at(engine)->stages;
+}
+
+const std::string& Job::host(std::int32_t rank) const {
+  return ranks_.at(static_cast<std::size_t>(rank)).address.host;
 }
 
 bool Job::is_done() const {
@@ -138,6 +124,7 @@ void Job::on(Event event) {
 
 void Job::joined(const Event& event) {
   Rank& rank = ranks_[static_cast<std::size_t>(event.peer)];
+  if (rank.state == Rank::State::retired) return transport_.disconnect(event.peer);
   rank.state = Rank::State::joined;
   rank.address = event.address;
   rank.process = event.process;
@@ -149,10 +136,7 @@ void Job::joined(const Event& event) {
   }
   // One that was started anew: it is given its part, and the others a new epoch.
   Engine& engine = *engines_[rank.engine];
-  const bool whole = std::ranges::none_of(engine.ranks, [&](std::int32_t r) {
-    return ranks_[static_cast<std::size_t>(r)].state == Rank::State::absent;
-  });
-  if (whole) reset(engine);
+  if (is_whole(engine)) reset(engine);
 }
 
 void Job::load_all() {
@@ -208,6 +192,7 @@ void Job::send_load(std::int32_t rank) {
   order.host = r.address.host;
   order.epoch = static_cast<std::int32_t>(engine.epoch);
   r.state = Rank::State::loading;
+  r.must_load = false;
   transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, record_body(order));
 }
 
@@ -215,7 +200,7 @@ void Job::reset(Engine& engine) {
   share(engine);
   for (const std::int32_t rank : engine.ranks) {
     Rank& r = ranks_[static_cast<std::size_t>(rank)];
-    if (r.state == Rank::State::joined) {
+    if (r.state == Rank::State::joined || r.must_load) {
       send_load(rank);
     } else {  // behind the load that one may be busy with
       r.state = Rank::State::resetting;
@@ -267,8 +252,8 @@ void Job::is_loaded(std::int32_t rank) {
     return ranks_[static_cast<std::size_t>(r)].state == Rank::State::ready;
   };
   if (state_ == JobState::loading) {
-    for (std::int32_t r = 0; r < std::ssize(ranks_); ++r) {
-      if (!ready(r)) return;
+    for (const auto& other : engines_) {
+      if (!std::ranges::all_of(other->ranks, ready)) return;
     }
     return begin();
   }
@@ -349,8 +334,7 @@ void Job::answer(Engine& engine, std::int64_t request) {
 }
 
 // What goes wrong with those who ask is no fault of a worker's.
-template <class Call>
-void Job::ask(const Call& call) {
+void Job::ask(const std::function<void()>& call) {
   if (raised_) return;
   try {
     call();
@@ -365,7 +349,8 @@ void Job::show_progress(bool loading) {
   const Nanoseconds now = transport_.now();
   if (loading) {
     const auto ready = std::ranges::count(ranks_, Rank::State::ready, &Rank::state);
-    return ask([&] { hooks_.progress(true, ready, std::ssize(ranks_), 0); });
+    const auto retired = std::ranges::count(ranks_, Rank::State::retired, &Rank::state);
+    return ask([&] { hooks_.progress(true, ready, std::ssize(ranks_) - retired, 0); });
   }
   const bool last = num_answered_ == std::ssize(answers_.prompts);
   if (now - shown_ < kShow && now != start_ && !last) return;
@@ -373,48 +358,6 @@ void Job::show_progress(bool loading) {
   std::int64_t tokens = 0;
   for (const auto& engine : engines_) tokens += engine->core.ledger().output_tokens();
   ask([&] { hooks_.progress(false, num_answered_, std::ssize(answers_.prompts), tokens); });
-}
-
-// ------------------------------------------------------------------------------------------ faults
-
-bool Job::may_restart(std::int32_t rank) {
-  if (!options_.recover || !hooks_.restart || state_ == JobState::connecting) return false;
-  std::vector<Nanoseconds>& restarts = ranks_[static_cast<std::size_t>(rank)].restarts;
-  const Nanoseconds now = transport_.now();
-  std::erase_if(restarts, [&](Nanoseconds at) { return now - at > kMinute; });
-  if (std::ssize(restarts) >= options_.most_restarts_per_minute) return false;
-  restarts.push_back(now);
-  return true;
-}
-
-void Job::lost(std::int32_t rank, const std::string& why) {
-  Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  r.state = Rank::State::absent;
-  const std::string ending = hooks_.ending ? hooks_.ending(rank) : "";
-  const std::string what = ending.empty() ? why : ending;
-  faults_.push_back({rank, static_cast<std::int64_t>(r.engine), static_cast<std::int64_t>(r.stage),
-                     start_ > 0 ? transport_.now() - start_ : 0, what});
-  if (!may_restart(rank)) return fail(rank, what);
-  Engine& engine = *engines_[r.engine];
-  if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
-  if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
-  if (engine.is_running) {
-    engine.is_running = false;
-    engine.core.lose_steps(engine.executor.ticks(transport_.now()));
-  }
-  ++engine.epoch;
-  engine.executor.lose_steps(engine.epoch);
-  r.process = 0;
-  hooks_.restart(rank);
-}
-
-void Job::fail(std::int32_t rank, const std::string& why) {
-  const auto total = std::ssize(answers_.prompts);
-  std::string text = fmt::format("{}: {}", name_of_rank(rank), why);
-  if (start_ > 0) {
-    text += fmt::format("; {} of {} prompts are answered", num_answered_, total);
-  }
-  finish(JobState::failed, std::move(text));
 }
 
 void Job::finish(JobState state, std::string why) {
@@ -425,7 +368,7 @@ void Job::finish(JobState state, std::string why) {
     end_ = state == JobState::done ? end_ : transport_.now();
     for (std::size_t e = 0; e < engines_.size(); ++e) {
       Engine& engine = *engines_[e];
-      std::vector<serving::Ticks> busy(engine.stages.size(), 0);
+      std::vector<serving::Ticks> busy(engine.most_stages, 0);
       for (const StageSpan& span : engine.executor.spans()) {
         busy[span.stage] += (span.end - span.start) * 1000;
       }
@@ -463,36 +406,6 @@ void Job::tick() {
   for (const auto& engine : engines_) {
     const serving::Ticks again = engine->core.decide_again();
     if (engine->is_running && again <= engine->executor.ticks(transport_.now())) advance(*engine);
-  }
-}
-
-void Job::check_limits() {
-  const Nanoseconds now = transport_.now();
-  const auto first_not = [&](Rank::State state) {
-    return static_cast<std::int32_t>(
-        std::ranges::find_if(ranks_, [&](const Rank& r) { return r.state != state; }) -
-        ranks_.begin());
-  };
-  if (state_ == JobState::connecting && now - created_ > options_.start_limit) {
-    const std::int32_t rank = first_not(Rank::State::joined);
-    return fail(rank, fmt::format("no worker of this rank came within {} s: tessera stage --rank "
-                                  "{} --connect HOST:PORT",
-                                  options_.start_limit / kSecond, rank));
-  }
-  if (state_ == JobState::loading && now - created_ > options_.load_limit) {
-    return fail(first_not(Rank::State::ready),
-                fmt::format("it was not loaded within {} s", options_.load_limit / kSecond));
-  }
-  for (const auto& engine : engines_) {
-    if (!engine->is_running || engine->executor.num_under_way() == 0) continue;
-    if (now - engine->executor.oldest_launch() < options_.step_limit) continue;
-    // Nobody knows on which of them.
-    const std::vector<std::int32_t> ranks = engine->ranks;
-    for (const std::int32_t rank : ranks) {
-      if (is_done()) return;
-      transport_.disconnect(rank);
-      lost(rank, fmt::format("a step did not end within {} s", options_.step_limit / kSecond));
-    }
   }
 }
 

@@ -113,9 +113,11 @@ void StageExecutor::note_times(const UnderWay& step, const std::vector<StageTime
     // A peer's clock shows ours plus an offset.
     const std::int32_t rank = ranks_[stage].front();
     const Nanoseconds ahead = transport_.clock_of(rank, 0);
-    spans_.push_back({step.step, stage, times[stage].start - ahead - start_,
-                      times[stage].end - ahead - start_, step.unit, std::ssize(step.items),
-                      tokens});
+    const bool is_last = stage + 1 == ranks_.size();
+    const std::int64_t receivers = is_last ? 1 : std::ssize(ranks_[stage + 1]);
+    spans_.push_back({step.step, stage, rank, times[stage].start - ahead - start_,
+                      times[stage].end - ahead - start_, step.unit, std::ssize(step.items), tokens,
+                      receivers * times[stage].sent_bytes});
   }
 }
 

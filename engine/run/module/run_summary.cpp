@@ -22,10 +22,11 @@ double decode_round(const Executed& executed) {
   std::int64_t counted = 0;
   for (std::size_t e = 0; e < executed.spans.size(); ++e) {
     std::map<std::int64_t, Rounds> by_micro_batch;
-    std::size_t last = 0;
-    for (const StageSpan& span : executed.spans[e]) last = std::max(last, span.stage);
-    for (const StageSpan& span : executed.spans[e]) {
-      if (span.stage != last || !span.unit.decodes) continue;
+    const std::vector<StageSpan>& spans = executed.spans[e];
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const StageSpan& span = spans[i];
+      const bool is_last = i + 1 == spans.size() || spans[i + 1].step != span.step;
+      if (!is_last || !span.unit.decodes) continue;
       Rounds& rounds = by_micro_batch[span.unit.micro_batch];
       if (span.unit.index == rounds.last_index + 1 && rounds.last_index > 0) {
         rounds.sum += span.end - rounds.last_end;
@@ -82,6 +83,12 @@ serving::BatchPipeline tracks_of(const Executed& executed, std::size_t engine) {
   for (const StageReport& stage : executed.stages) {
     if (stage.engine != static_cast<std::int64_t>(engine) || stage.tensor_rank > 0) continue;
     pipeline.stage_names.push_back(fmt::format("stage {}, rank {}", stage.stage + 1, stage.rank));
+  }
+  std::size_t stages = pipeline.stage_names.size();  // more where some were lost
+  for (const StageSpan& span : executed.spans.at(engine)) stages = std::max(stages, span.stage + 1);
+  while (pipeline.stage_names.size() < stages) {
+    pipeline.stage_names.push_back(
+        fmt::format("stage {}, which was lost", pipeline.stage_names.size() + 1));
   }
   return pipeline;
 }

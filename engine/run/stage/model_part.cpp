@@ -1,5 +1,6 @@
 // A part of a model that runs, with the cache and the samplers of the requests that are answered.
 
+#include <algorithm>
 #include <chrono>
 #include <unordered_map>
 
@@ -56,23 +57,41 @@ class Sums final : public lm::Reducer {
   std::unique_ptr<lm::Reducer> ends_;
 };
 
+/// What of a model is wanted on, all else given up; null where that is nothing.
+std::shared_ptr<const lm::LanguageModel> rest_of(std::shared_ptr<const lm::LanguageModel> held,
+                                                 const lm::LoadRequest& wanted) {
+  if (!held) return nullptr;
+  lm::LoadRequest rest = held->request();
+  rest.first_layer = std::max(rest.first_layer, wanted.first_layer);
+  rest.last_layer = std::min(rest.last_layer, wanted.last_layer);
+  if (rest.first_layer >= rest.last_layer) return nullptr;
+  rest.with_embedding = rest.with_embedding && wanted.with_embedding;
+  rest.with_head = rest.with_head && wanted.with_head;
+  rest.progress = nullptr;
+  rest.held = std::move(held);
+  return lm::module().load(rest);  // reads nothing
+}
+
 class ModelPart final : public StagePart {
  public:
-  explicit ModelPart(const LoadOrder& order) {
+  ModelPart(const LoadOrder& order, std::shared_ptr<const lm::LanguageModel> held) {
     const auto start = std::chrono::steady_clock::now();
+    const MemoryWatch watch;
     keep_to(share_of(order.cores, order.tensor_rank, order.tensor_ranks));
     if (!order.fingerprint.empty() && model_fingerprint(order.path) != order.fingerprint) {
       refuse("model", "{} is another model here than where the run was started",
              quote(order.path, 300));
     }
     lm::LoadRequest request = request_of(order);
-    request.progress = [](std::int64_t, std::int64_t) { process_memory(); };  // notes its peak
+    request.progress = [this](std::int64_t, std::int64_t total) { loaded_.layers_read = total; };
     if (order.tensor_ranks > 1) {
       sums_ = std::make_shared<Sums>(order.tensor_rank, order.tensor_ranks);
       sums_->meet(order.shared);
       request.reducer = sums_;
     }
+    request.held = rest_of(std::move(held), request);
     model_ = lm::module().load(request);
+    request.held = nullptr;  // before the cache is there too
     cache_ = model_->make_cache(order.kv_blocks, order.block_size);
     first_ = order.first_layer;
     last_ = order.last_layer;
@@ -82,6 +101,12 @@ class ModelPart final : public StagePart {
     loaded_.weight_bytes = model_->weight_bytes();
     loaded_.kv_cache_bytes = cache_->bytes();
     loaded_.hidden_size = model_->shape().hidden_size;
+  }
+
+  /// The model, to load another part of it.
+  std::shared_ptr<const lm::LanguageModel> give_up() {
+    cache_.reset();
+    return std::move(model_);
   }
 
   void run(const StepOrder& order, std::vector<float>& hidden) override {
@@ -198,8 +223,10 @@ class ModelPart final : public StagePart {
 
 }  // namespace
 
-std::unique_ptr<StagePart> load_model_part(const LoadOrder& order) {
-  return std::make_unique<ModelPart>(order);
+std::unique_ptr<StagePart> load_model_part(const LoadOrder& order,
+                                           std::unique_ptr<StagePart> before) {
+  auto* old = dynamic_cast<ModelPart*>(before.get());
+  return std::make_unique<ModelPart>(order, old != nullptr ? old->give_up() : nullptr);
 }
 
 }  // namespace tessera::run

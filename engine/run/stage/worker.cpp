@@ -8,7 +8,16 @@
 #include "tessera/run/record_body.h"
 
 namespace tessera::run {
-Worker::Worker(std::int32_t rank, Transport& transport, Loader loader, Joiner joiner)
+namespace {
+
+template <class T>
+std::int64_t bytes_of(const std::vector<T>& list) {
+  return std::ssize(list) * static_cast<std::int64_t>(sizeof(T));
+}
+
+}  // namespace
+
+Worker::Worker(std::int32_t rank, Transport& transport, StageLoader loader, Joiner joiner)
     : rank_(rank), transport_(transport), loader_(std::move(loader)), joiner_(std::move(joiner)) {}
 
 void Worker::on(Event event) {
@@ -83,16 +92,14 @@ void Worker::take(const Message& message, Peer from) {
 
 void Worker::load(const Message& message) {
   const auto order = record_of<LoadOrder>(message);
-  group_.reset();
-  part_.reset();  // first, as both may not fit
-  orders_.clear();
-  epoch_ = static_cast<std::uint32_t>(order.epoch);
+  std::unique_ptr<StagePart> before = std::move(part_);
+  begin_epoch(order.epoch);
   from_ = order.from;
   samples_ = order.with_head;
   due_ = Kind::loaded;
   group_options_ = {order.group, rank_, {}, epoch_, order.device, order.host};
   connect(order.feeds);
-  part_ = loader_(order);
+  part_ = loader_(order, std::move(before));
   join();
   report_when_connected();
 }
@@ -100,10 +107,7 @@ void Worker::load(const Message& message) {
 void Worker::reset(const Message& message) {
   if (!part_) refuse("message", "a reset before anything was loaded");
   const auto order = record_of<ResetOrder>(message);
-  group_.reset();
-  epoch_ = static_cast<std::uint32_t>(order.epoch);
-  orders_.clear();
-  inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
+  begin_epoch(order.epoch);
   part_->forget(order.shared);
   from_ = order.from;
   due_ = Kind::ready;
@@ -112,8 +116,19 @@ void Worker::reset(const Message& message) {
   report_when_connected();
 }
 
+// What belongs to older ones is lost.
+void Worker::begin_epoch(std::int32_t epoch) {
+  group_.reset();
+  epoch_ = static_cast<std::uint32_t>(epoch);
+  orders_.clear();
+  inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
+}
+
 void Worker::connect(const std::vector<Feed>& feeds) {
-  for (const Feed& feed : feeds_) transport_.disconnect(feed.rank);
+  for (const Feed& feed : feeds_) {
+    // Who feeds this one from now on may have opened a link already, which would be closed.
+    if (std::ranges::find(from_, feed.rank) == from_.end()) transport_.disconnect(feed.rank);
+  }
   feeds_ = feeds;
   connected_.clear();
   if (!group_options_.ranks.empty()) return;
@@ -173,11 +188,11 @@ void Worker::compute(const Order& order, HiddenStates input) {
     StepTokens tokens;
     tokens.token_ids = part_->sample(order.order, input.rows);
     tokens.times = std::move(input.times);
-    tokens.times.push_back({start, transport_.now()});
+    tokens.times.push_back({start, transport_.now(), bytes_of(tokens.token_ids)});
     header.kind = Kind::tokens;
     transport_.send(kMaster, header, body_of(tokens));
   } else {
-    input.times.push_back({start, transport_.now()});
+    input.times.push_back({start, transport_.now(), bytes_of(input.rows)});
     const std::vector<std::byte> body = body_of(input);
     for (const Feed& feed : feeds_) {
       if (group_) {

@@ -36,9 +36,10 @@ local function stage_lines(run)
   local lines = {}
   for _, s in ipairs(run.stages) do
     lines[#lines + 1] = ("  stage %d, rank %d, layers %d to %d: loaded in %s, weights %s, cache %s, resident %s (peak "
-      .. "%s), busy %.0f %%"):format(s.stage, s.rank, s.first_layer + 1, s.first_layer + s.num_layers,
+      .. "%s), sent %s, busy %.0f %%"):format(s.stage, s.rank, s.first_layer + 1, s.first_layer + s.num_layers,
       seconds(s.load_s), core.format_bytes(s.weight_bytes), core.format_bytes(s.kv_cache_bytes),
-      core.format_bytes(s.resident_bytes), core.format_bytes(s.peak_bytes), 100 * (1 - s.idle_ratio))
+      core.format_bytes(s.resident_bytes), core.format_bytes(s.peak_bytes), core.format_bytes(s.sent_bytes),
+      100 * (1 - s.idle_ratio))
   end
   return table.concat(lines, "\n") .. "\n"
 end
@@ -56,6 +57,11 @@ local function summary(run)
     text = text .. ("  fault at %s: stage %d (rank %d) %s\n"):format(seconds(fault.at_s), fault.stage, fault.rank,
       fault.why)
   end
+  for _, move in ipairs(run.moves) do
+    text = text .. (move.why and ("  no new plan without rank %d: %s\n"):format(move.lost_rank, move.why)
+      or ("  layers of rank %d moved to those that were left, %d at another bitwidth than before\n"):format(
+        move.lost_rank, move.changed_bits))
+  end
   if run.total_s > 0 then text = text .. comparison(run) end
   if run.predicted and run.provenance == "modelled" then
     text = text .. "  predicted by modelled latencies, not by measured ones: tessera profile measures them\n"
@@ -72,7 +78,7 @@ end
 
 local function as_data(run)
   local data = { requests = run.requests, partial = run.partial, faults = run.faults, replans = run.replans,
-    state = run.state, stages = run.stages, error = run.error }
+    moves = run.moves, state = run.state, stages = run.stages, error = run.error }
   for _, name in ipairs { "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
     "decode_round_s", "throughput_tok_s" } do
     data[name] = run[name]

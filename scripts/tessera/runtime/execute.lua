@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
+local move_layers = require "tessera.runtime.move_layers"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
 local solver = require "tessera.solver"
@@ -129,20 +130,27 @@ end
 
 local function round(value) return math.max(1, math.floor(value + 0.5)) end
 
--- The plan's own prediction for prompts of these lengths; nil and why. Of one pipeline.
-local function predict(plan, lengths, outputs)
+-- The plan's own prediction for so many prompts of these lengths; nil and why. Of one pipeline.
+local function predict(plan, count, prompt_tokens, output_tokens)
   local foreign = foreign_device(plan)
   if foreign then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
   if plan.replicas then return nil, "a plan of several engines is not predicted for other prompts" end
-  local prompt, output = 0, 0
-  for i = 1, #lengths do prompt, output = prompt + lengths[i], output + outputs[i] end
   local own = plan:problem().workload
-  local workload = { prompt_tokens = prompt / #lengths, output_tokens = math.max(1, output / #outputs),
-    batch_size = math.min(own.batch_size, #lengths), chunk_tokens = own.chunk_tokens }
-  workload.prompt_tokens, workload.output_tokens = round(workload.prompt_tokens), round(workload.output_tokens)
-  local same, why = under_workload(plan, workload)
+  local same, why = under_workload(plan, { prompt_tokens = round(prompt_tokens), output_tokens = round(output_tokens),
+    batch_size = math.min(own.batch_size, count), chunk_tokens = own.chunk_tokens })
   if not same then return nil, why.message end
   return solver.simulate(same)
+end
+
+-- What a step may take, by the plan: one of a prompt until all prompts of a batch have been read, a decode step its
+-- round, where all are as long as the longest.
+local function predict_steps(engines, plan, prompts)
+  local longest, most = 1, 1
+  for _, prompt in ipairs(prompts) do
+    longest, most = math.max(longest, #prompt.tokens), math.max(most, prompt.max_tokens)
+  end
+  local run = predict(plan, #prompts, longest, most)
+  if run then engines[1].prefill_step_s, engines[1].decode_step_s = run.ttft_max_s, run.decode_round_s end
 end
 
 local function ratio(predicted, measured)
@@ -195,16 +203,20 @@ local function fill(run, result, prompts, tokenizer)
 end
 
 local function compare(run, plan, prompts, result)
-  local lengths, outputs = {}, {}
+  local count, length, output = 0, 0, 0
   for i, prompt in ipairs(prompts) do
     local answer = result.answers[i]
     if answer and answer.ttft_s then
-      lengths[#lengths + 1] = #prompt.tokens
-      outputs[#outputs + 1] = #answer.tokens + (answer.stop_reason == "stop_token" and 1 or 0)
+      count, length = count + 1, length + #prompt.tokens
+      output = output + #answer.tokens + (answer.stop_reason == "stop_token" and 1 or 0)
     end
   end
-  if #lengths == 0 then return end
-  run.predicted, run.not_predicted = predict(plan, lengths, outputs)
+  if count == 0 then return end
+  if result.replans > 0 then
+    run.not_predicted = "its layers moved while it ran"
+    return
+  end
+  run.predicted, run.not_predicted = predict(plan, count, length / count, output / count)
   run.provenance = plan.provenance
   if not run.predicted then return end
   run.error = { total = ratio(run.predicted.total_s, run.total_s), ttft = ratio(run.predicted.ttft_s, run.ttft_s),
@@ -213,7 +225,7 @@ end
 
 local copied = {
   "state", "why", "transport", "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
-  "decode_round_s", "throughput_tok_s", "stages", "faults", "num_refused", "last_refused",
+  "decode_round_s", "throughput_tok_s", "stages", "faults", "replans", "num_refused", "last_refused",
 }
 
 --- Runs a plan. What goes wrong after the start is in the result: state is done, failed or interrupted, and answers
@@ -234,9 +246,12 @@ return function(plan, given)
     max_tokens = opt.max_tokens or math.min(default_tokens, workload.max_output_tokens), seed = opt.seed or 0,
     limit = workload.max_prompt_tokens + workload.max_output_tokens,
   })
+  predict_steps(engines, plan, prompts)
+  local replan, moves = nil, {}
+  if opt.recover then replan, moves = move_layers(plan) end
   host.poll_interrupts(true)
   local ok, result = pcall(runtime.execute, model_options(opt, engines), opt, { engines = engines, prompts = prompts,
-    build = host.version.version .. " " .. host.version.commit, program = host.program })
+    replan = replan, build = host.version.version .. " " .. host.version.commit, program = host.program })
   host.poll_interrupts(false)
   clear()
   if not ok then error(result, 0) end
@@ -244,7 +259,7 @@ return function(plan, given)
   for _, name in ipairs(copied) do run[name] = result[name] end
   fill(run, result, prompts, tokenizer)
   compare(run, plan, prompts, result)
-  run.replans = 0
+  run.moves = moves
   function run.save_trace(self, file) result.measured:save_trace(file) return self end
   if opt.trace and result.state ~= "failed" and #result.stages > 0 then result.measured:save_trace(opt.trace) end
   return run

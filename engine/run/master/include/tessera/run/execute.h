@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct ExecuteOptions {
   bool recover = false;
   std::string journal;
   double start_limit_s = 120;
-  double step_limit_s = 60;
+  double step_limit_s = 0;
   double stage_memory_gib = 0;  ///< 0: no limit
 };
 
@@ -52,6 +53,18 @@ struct EngineRequest {
   std::int64_t batch_size = 1;  ///< requests at a time
   std::int64_t prefill_micro_batch_size = 1, decode_micro_batch_size = 1;
   std::int64_t chunk_tokens = 0;
+  /// Predicted for the longest step of each kind; negative: nothing is.
+  double prefill_step_s = -1, decode_step_s = -1;
+};
+
+/// An engine's layers after a rank of it was lost for good.
+struct NewStages {
+  struct Stage {
+    std::int32_t rank = 0;  ///< of those that it has left
+    std::int64_t first_layer = 0, num_layers = 0;
+  };
+  std::vector<Stage> stages;
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]
 };
 
 struct ExecuteRequest {
@@ -62,6 +75,8 @@ struct ExecuteRequest {
   bool ignore_stop_tokens = false;
   std::string build;    ///< of the program
   std::string program;  ///< its path
+  /// Where layers go when a rank is lost that is not started again; nothing: the run ends.
+  std::function<std::optional<NewStages>(std::size_t engine, std::int32_t rank)> replan = {};
   std::function<bool()> interrupted = {};
   std::function<void(std::size_t prompt, const Answer& answer)> answered = {};
   std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
@@ -74,6 +89,8 @@ struct StageReport {
   std::int64_t first_layer = 0, num_layers = 0;
   Loaded loaded;
   double busy_s = 0, idle_ratio = 0;
+  std::int64_t sent_bytes = 0;  ///< hidden states or tokens, of all ranks of the stage
+  std::string host;
 };
 
 struct Executed {
@@ -85,6 +102,7 @@ struct Executed {
   std::vector<std::vector<StageSpan>> spans;  ///< by engine
   std::vector<Fault> faults;
   Carrier transport = Carrier::tcp;
+  std::int64_t num_replans = 0;
   double load_s = 0;   ///< until all workers were ready
   double total_s = 0;  ///< from then to the last token
   std::int64_t num_refused = 0;
@@ -155,13 +173,14 @@ struct Fields<run::ExecuteOptions> {
                              "enough",
                       .as_option = AsOption::defaulted}),
       field<&O::recover>({.name = "recover",
-                          .doc = "A worker that is lost is started again, and what was not "
+                          .doc = "A worker that is lost is started again, twice a minute at "
+                                 "most, then its layers move to those that are left; what was not "
                                  "answered is computed again",
                           .as_option = AsOption::defaulted}),
       field<&O::journal>({.name = "journal",
                           .doc = "File that keeps the answers; a run that finds it goes on there"}),
       field<&O::start_limit_s>({.name = "start_limit_s",
-                                .doc = "Until all workers have come",
+                                .doc = "Until all workers have come, or one that was started again",
                                 .unit = "s",
                                 .min = 0.1,
                                 .max = 1e6,
@@ -174,12 +193,13 @@ struct Fields<run::ExecuteOptions> {
            .unit = "GiB",
            .min = 0,
            .max = 1e6}),
-      field<&O::step_limit_s>({.name = "step_limit_s",
-                               .doc = "Of a step on all stages",
-                               .unit = "s",
-                               .min = 0.1,
-                               .max = 1e6,
-                               .as_option = AsOption::defaulted})};
+      field<&O::step_limit_s>(
+          {.name = "step_limit_s",
+           .doc = "Of a step on all stages, whose workers count as lost then; default: 30 s and 10 "
+                  "times what the plan predicts for it, or 600 s where it predicts nothing",
+           .unit = "s",
+           .min = 0.1,
+           .max = 1e6})};
 };
 
 }  // namespace tessera

@@ -22,6 +22,15 @@ struct EngineSpec {
   serving::EngineOptions options;
   std::int64_t kv_blocks = 1;
   std::int64_t share = 1;  ///< of the prompts, in proportion to the other engines'
+  /// Predicted for the longest step of each kind, from its decision to its end; negative: nobody
+  /// knows.
+  Nanoseconds prefill_step = -1, decode_step = -1;
+};
+
+/// A stage of an engine that goes on without what was lost.
+struct MovedStage {
+  std::int32_t rank = 0;
+  LoadOrder order;  ///< as EngineSpec has it
 };
 
 struct JobOptions {
@@ -29,10 +38,11 @@ struct JobOptions {
   std::vector<std::int32_t> stop_tokens;  ///< none: answers are as long as they may be
   std::int64_t max_context_tokens = 0;    ///< of the model
   bool recover = false;
-  bool by_process_group = false;              ///< hidden states, where an engine has several ranks
-  Nanoseconds start_limit = 120 * kSecond;    ///< until all workers have come
-  Nanoseconds load_limit = 3600 * kSecond;    ///< until all are loaded
-  Nanoseconds step_limit = 30 * kSecond;      ///< of the oldest step under way
+  bool by_process_group = false;            ///< hidden states, where an engine has several ranks
+  Nanoseconds start_limit = 120 * kSecond;  ///< until all workers have come, or one again
+  Nanoseconds load_limit = 3600 * kSecond;  ///< until all are loaded
+  Nanoseconds step_limit = 0;  ///< of the oldest step under way; 0: 30 s and 10 times its
+                               ///< prediction, or 600 s where it has none
   std::int64_t most_restarts_per_minute = 2;  ///< of one worker
 };
 
@@ -40,6 +50,9 @@ struct JobOptions {
 struct JobHooks {
   /// Starts a worker where it was, after it is gone. Absent: workers are started by others.
   std::function<void(std::int32_t rank)> restart;
+  /// A rank is lost for good: where its engine's layers go, on ranks that it has left. Empty: it
+  /// cannot go on. Absent: none can.
+  std::function<std::vector<MovedStage>(std::size_t engine, std::int32_t rank)> replan;
   /// Memory for the sums of the tensor-parallel ranks of a stage; what they had before is given up.
   std::function<std::string(std::size_t engine, std::size_t stage, std::int32_t ranks)> share;
   /// A rank of a stage is gone: the others' sums end.
@@ -82,7 +95,13 @@ class Job final : public Actor {
   const std::vector<Fault>& faults() const { return faults_; }
   /// [ranks], as each said it; after its last start.
   const std::vector<Loaded>& loaded() const { return loaded_; }
-  std::int64_t num_ranks() const { return std::ssize(loaded_); }
+  /// Engines as they are now, whose stages may have moved.
+  const std::vector<EngineSpec>& specs() const { return options_.engines; }
+  /// Ranks of an engine's stages, now.
+  const std::vector<std::vector<std::int32_t>>& ranks(std::size_t engine) const;
+  /// Where a worker listens, or listened.
+  const std::string& host(std::int32_t rank) const;
+  std::int64_t num_replans() const { return num_replans_; }
   const serving::Log& log() const { return log_; }
   /// Spans of an engine's stages, in nanoseconds from the start of the run.
   const std::vector<StageSpan>& spans(std::size_t engine) const;
@@ -110,13 +129,16 @@ class Job final : public Actor {
   void fail(std::int32_t rank, const std::string& why);
   void check_limits();
   void show_progress(bool loading);
-  template <class Call>
-  void ask(const Call& call);
+  void ask(const std::function<void()>& call);
   void share(Engine& engine);
   std::vector<Feed> feeds_of(std::int32_t rank) const;
   std::vector<std::int32_t> from_of(std::int32_t rank) const;
   std::string name_of_rank(std::int32_t rank) const;
   bool may_restart(std::int32_t rank);
+  bool replan(std::int32_t rank);
+  void lose_steps(Engine& engine);
+  bool is_whole(const Engine& engine) const;
+  Nanoseconds step_limit(const Engine& engine) const;
 
   JobOptions options_;
   Answers& answers_;
@@ -131,7 +153,7 @@ class Job final : public Actor {
   std::vector<Loaded> loaded_;
   std::vector<Fault> faults_;
   Nanoseconds created_ = 0, start_ = 0, end_ = 0, shown_ = 0, next_look_ = 0;
-  std::int64_t num_answered_ = 0;
+  std::int64_t num_answered_ = 0, num_replans_ = 0;
 };
 
 }  // namespace tessera::run

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tessera/run/prompts.h"
@@ -19,9 +20,11 @@ namespace tessera::run {
 struct StageSpan {
   std::int64_t step = 0;
   std::size_t stage = 0;
+  std::int32_t rank = 0;  ///< the first of the stage's
   Nanoseconds start = 0, end = 0;
   serving::StepUnit unit;
   std::int64_t num_requests = 0, num_tokens = 0;
+  std::int64_t sent_bytes = 0;  ///< hidden states or tokens, of all ranks of the stage
 };
 
 /// What a request has so far.
@@ -57,12 +60,16 @@ class StageExecutor final : public serving::Executor {
   void on_tokens(const Message& message);
   /// Steps under way are lost; those of an older epoch are not listened to.
   void lose_steps(std::uint32_t epoch);
+  /// Runs on other stages from now on, with no step under way.
+  void move_to(std::vector<std::vector<std::int32_t>> ranks) { ranks_ = std::move(ranks); }
 
   std::size_t num_under_way() const { return under_way_.size(); }
   /// When the oldest step under way was launched; kNoTime: none is.
   Nanoseconds oldest_launch() const {
     return under_way_.empty() ? kNoTime : under_way_.front().launched;
   }
+  /// Whether that one decodes.
+  bool oldest_decodes() const { return !under_way_.empty() && under_way_.front().unit.decodes; }
   const std::vector<StageSpan>& spans() const { return spans_; }
   /// Start of the run: steps are timed from it.
   void start_at(Nanoseconds start) { start_ = start; }

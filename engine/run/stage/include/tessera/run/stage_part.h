@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +35,14 @@ class StagePart {
   virtual Loaded loaded() const = 0;
 };
 
+/// Makes what an order asks for. `before` is what was there until now, or null: what of it is
+/// wanted on need not be read again, and the rest is given up first.
+using StageLoader = std::function<std::unique_ptr<StagePart>(const LoadOrder& order,
+                                                             std::unique_ptr<StagePart> before)>;
+
 /// Loads a part of a model with `lm`: maps its layers, quantises them one by one.
 /// @throws as lm::Module::load; Error{invalid_argument} for another model than the master's
-std::unique_ptr<StagePart> load_model_part(const LoadOrder& order);
+std::unique_ptr<StagePart> load_model_part(const LoadOrder& order,
+                                           std::unique_ptr<StagePart> before);
 
 }  // namespace tessera::run

@@ -45,9 +45,10 @@ struct StepOrder {
   friend bool operator==(const StepOrder&, const StepOrder&) = default;
 };
 
-/// When a stage computed, by its own clock.
+/// When a stage computed, by its own clock, and what it sent on.
 struct StageTimes {
   Nanoseconds start = 0, end = 0;
+  std::int64_t sent_bytes = 0;  ///< of hidden states or tokens, to each that it feeds
 
   friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,10 +18,9 @@ namespace tessera::run {
 /// comes of it to the next stage, or to the master.
 class Worker final : public Actor {
  public:
-  using Loader = std::function<std::unique_ptr<StagePart>(const LoadOrder&)>;
   /// Opens the links of a process group; absent: hidden states go over the transport alone.
   using Joiner = std::function<std::unique_ptr<GroupLink>(GroupOptions)>;
-  Worker(std::int32_t rank, Transport& transport, Loader loader, Joiner joiner = {});
+  Worker(std::int32_t rank, Transport& transport, StageLoader loader, Joiner joiner = {});
 
   void on(Event event) override;
   bool work() override;
@@ -42,6 +40,7 @@ class Worker final : public Actor {
   void lose(const Event& event);
   void load(const Message& message);
   void reset(const Message& message);
+  void begin_epoch(std::int32_t epoch);
   void connect(const std::vector<Feed>& feeds);
   void join();
   void report_when_connected();
@@ -53,7 +52,7 @@ class Worker final : public Actor {
 
   std::int32_t rank_;
   Transport& transport_;
-  Loader loader_;
+  StageLoader loader_;
   Joiner joiner_;
   std::unique_ptr<StagePart> part_;
   std::vector<std::int32_t> from_;

@@ -54,6 +54,7 @@ struct Loaded {
   std::int64_t resident_bytes = 0;  ///< anonymous memory of the process
   std::int64_t peak_bytes = 0;      ///< at most so far, what it maps of the model's file aside
   std::int64_t hidden_size = 0;
+  std::int64_t layers_read = 0;  ///< of the file; others it had already
 };
 
 /// Steps under way are lost, and what caches hold.
@@ -155,7 +156,8 @@ struct Fields<run::Loaded> {
       field<&L::kv_cache_bytes>(run::detail::bytes("kv_cache_bytes", "Of its cache")),
       field<&L::resident_bytes>(run::detail::bytes("resident_bytes", "Anonymous memory")),
       field<&L::peak_bytes>(run::detail::bytes("peak_bytes", "Anonymous memory at most so far")),
-      field<&L::hidden_size>(run::detail::number("hidden_size", "Of the model", 1, 1e6))};
+      field<&L::hidden_size>(run::detail::number("hidden_size", "Of the model", 1, 1e6)),
+      field<&L::layers_read>(run::detail::number("layers_read", "Those it had aside", 0, 1e6))};
 };
 
 template <>

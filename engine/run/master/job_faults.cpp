@@ -1,0 +1,157 @@
+// What a job does about what is lost.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "job_parts.h"
+
+namespace tessera::run {
+namespace {
+
+constexpr Nanoseconds kMinute = 60 * kSecond;
+constexpr Nanoseconds kLeastStep = 30 * kSecond, kUnknownStep = 600 * kSecond;
+constexpr std::int64_t kTimesPredicted = 10;
+
+}  // namespace
+
+bool Job::may_restart(std::int32_t rank) {
+  if (!options_.recover || !hooks_.restart || state_ == JobState::connecting) return false;
+  std::vector<Nanoseconds>& restarts = ranks_[static_cast<std::size_t>(rank)].restarts;
+  const Nanoseconds now = transport_.now();
+  std::erase_if(restarts, [&](Nanoseconds at) { return now - at > kMinute; });
+  if (std::ssize(restarts) >= options_.most_restarts_per_minute) return false;
+  restarts.push_back(now);
+  return true;
+}
+
+void Job::lost(std::int32_t rank, const std::string& why) {
+  Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  if (r.state == Rank::State::retired) return;
+  r.state = Rank::State::absent;
+  const std::string ending = hooks_.ending ? hooks_.ending(rank) : "";
+  const std::string what = ending.empty() ? why : ending;
+  faults_.push_back({rank, static_cast<std::int64_t>(r.engine), static_cast<std::int64_t>(r.stage),
+                     start_ > 0 ? transport_.now() - start_ : 0, what});
+  Engine& engine = *engines_[r.engine];
+  if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
+  if (may_restart(rank)) {
+    lose_steps(engine);
+    r.process = 0;
+    hooks_.restart(rank);
+  } else if (!replan(rank)) {
+    fail(rank, what);
+  }
+}
+
+void Job::lose_steps(Engine& engine) {
+  if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
+  if (engine.is_running) {
+    engine.is_running = false;
+    engine.core.lose_steps(engine.executor.ticks(transport_.now()));
+  }
+  ++engine.epoch;
+  engine.executor.lose_steps(engine.epoch);
+}
+
+// The engine goes on with the ranks that it has left, under the micro-batches that it had.
+bool Job::replan(std::int32_t rank) {
+  if (!options_.recover || !hooks_.replan || state_ == JobState::connecting) return false;
+  Engine& engine = *engines_[ranks_[static_cast<std::size_t>(rank)].engine];
+  if (engine.ranks.size() != engine.stages.size()) return false;  // ranks that share layers
+  std::vector<MovedStage> moved;
+  ask([&] { moved = hooks_.replan(engine.index, rank); });
+  if (is_done()) return true;
+  if (moved.empty()) return false;
+  ++num_replans_;
+  lose_steps(engine);
+  const std::vector<std::int32_t> before = std::exchange(engine.ranks, {});
+  engine.stages.clear();
+  engine.shared.assign(moved.size(), "");
+  std::vector<LoadOrder>& orders = options_.engines[engine.index].stages;
+  orders.clear();
+  for (MovedStage& stage : moved) {
+    Rank& r = ranks_[static_cast<std::size_t>(stage.rank)];
+    r.stage = engine.stages.size();
+    r.must_load = true;
+    engine.ranks.push_back(stage.rank);
+    engine.stages.push_back({stage.rank});
+    orders.push_back(std::move(stage.order));
+  }
+  for (const std::int32_t left : before) {
+    if (std::ranges::find(engine.ranks, left) != engine.ranks.end()) continue;
+    ranks_[static_cast<std::size_t>(left)].state = Rank::State::retired;
+    transport_.send(left, {.kind = Kind::stop}, {});
+  }
+  engine.executor.move_to(engine.stages);
+  if (is_whole(engine)) reset(engine);
+  return true;
+}
+
+bool Job::is_whole(const Engine& engine) const {
+  return std::ranges::none_of(engine.ranks, [&](std::int32_t rank) {
+    return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::absent;
+  });
+}
+
+Nanoseconds Job::step_limit(const Engine& engine) const {
+  if (options_.step_limit > 0) return options_.step_limit;
+  const EngineSpec& spec = options_.engines[engine.index];
+  const Nanoseconds predicted =
+      engine.executor.oldest_decodes() ? spec.decode_step : spec.prefill_step;
+  return predicted < 0 ? kUnknownStep : kLeastStep + kTimesPredicted * predicted;
+}
+
+void Job::fail(std::int32_t rank, const std::string& why) {
+  const auto total = std::ssize(answers_.prompts);
+  std::string text = fmt::format("{}: {}", name_of_rank(rank), why);
+  if (start_ > 0) {
+    text += fmt::format("; {} of {} prompts are answered", num_answered_, total);
+  }
+  finish(JobState::failed, std::move(text));
+}
+
+void Job::check_limits() {
+  const Nanoseconds now = transport_.now();
+  const auto first_not = [&](Rank::State state) {
+    return static_cast<std::int32_t>(std::ranges::find_if(ranks_,
+                                                          [&](const Rank& r) {
+                                                            return r.state != state &&
+                                                                   r.state != Rank::State::retired;
+                                                          }) -
+                                     ranks_.begin());
+  };
+  if (state_ == JobState::connecting && now - created_ > options_.start_limit) {
+    const std::int32_t rank = first_not(Rank::State::joined);
+    return fail(rank, fmt::format("no worker of this rank came within {} s: tessera stage --rank "
+                                  "{} --connect HOST:PORT",
+                                  options_.start_limit / kSecond, rank));
+  }
+  if (state_ == JobState::loading && now - created_ > options_.load_limit) {
+    return fail(first_not(Rank::State::ready),
+                fmt::format("it was not loaded within {} s", options_.load_limit / kSecond));
+  }
+  for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
+    const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+    if (r.state != Rank::State::absent || r.restarts.empty()) continue;
+    if (now - r.restarts.back() < options_.start_limit) continue;
+    lost(rank,
+         fmt::format("started again, it did not come within {} s", options_.start_limit / kSecond));
+    if (is_done()) return;
+  }
+  for (const auto& engine : engines_) {
+    if (!engine->is_running || engine->executor.num_under_way() == 0) continue;
+    const Nanoseconds limit = step_limit(*engine);
+    if (now - engine->executor.oldest_launch() < limit) continue;
+    // Nobody knows on which of them.
+    const std::vector<std::int32_t> ranks = engine->ranks;
+    for (const std::int32_t rank : ranks) {
+      if (is_done()) return;
+      transport_.disconnect(rank);
+      lost(rank, fmt::format("a step did not end within {} s", limit / kSecond));
+    }
+  }
+}
+
+}  // namespace tessera::run

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/run/job.h"
+
+// What a job knows of its workers and its pipelines.
+namespace tessera::run {
+
+struct Job::Rank {
+  enum class State { absent, joined, loading, resetting, ready, retired };
+  State state = State::absent;
+  std::size_t engine = 0, stage = 0;
+  std::size_t part = 0;  ///< tensor-parallel rank in its stage
+  Address address = {};
+  std::int64_t process = 0;
+  std::vector<Nanoseconds> restarts = {};
+  bool must_load = false;  ///< another part than it has
+};
+
+struct Job::Engine {
+  Engine(serving::EngineCore c, StageExecutor e) : core(std::move(c)), executor(std::move(e)) {}
+  serving::EngineCore core;
+  StageExecutor executor;
+  std::size_t index = 0;
+  std::vector<std::vector<std::int32_t>> stages;  ///< ranks of each
+  std::vector<std::int32_t> ranks;                ///< in order of the stages
+  std::vector<std::string> shared;                ///< of each stage, where it has several ranks
+  std::vector<std::int64_t> requests;             ///< that it is given at the start
+  std::size_t most_stages = 0;                    ///< that it ever had
+  std::uint32_t epoch = 0;
+  bool is_running = false;
+};
+
+}  // namespace tessera::run
