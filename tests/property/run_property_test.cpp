@@ -42,7 +42,7 @@ Setup random_setup(Rng& rng) {
   if (rng.integer(0, 1) == 1) setup.options.stop_tokens = {7, 23};
   for (std::int64_t e = 0; e < engines; ++e) {
     EngineSpec spec;
-    const std::int64_t stages = rng.integer(1, 4);
+    const std::int64_t stages = rng.integer(1, 6);
     setup.stages.push_back(stages);
     for (std::int64_t k = 0; k < stages; ++k) {
       LoadOrder order;

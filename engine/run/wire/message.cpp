@@ -70,7 +70,7 @@ Header decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   }
   const auto kind = static_cast<Kind>(wire.kind);
   if (wire.kind < static_cast<std::uint16_t>(Kind::hello) ||
-      wire.kind > static_cast<std::uint16_t>(Kind::failed) || wire.zero != 0) {
+      wire.kind > static_cast<std::uint16_t>(Kind::group) || wire.zero != 0) {
     refuse("message", "there is no kind {}", wire.kind);
   }
   if (wire.length > most_bytes(kind)) {

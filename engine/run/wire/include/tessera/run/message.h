@@ -26,11 +26,11 @@ enum class Kind : std::uint16_t {
   step,       ///< to a worker (StepOrder)
   hidden,     ///< from a stage to the next (HiddenStates)
   tokens,     ///< from the last stage to the master (StepTokens)
-  group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
   ping,       ///< the sender's clock
   pong,       ///< its copy, and the receiver's clock
   stop,       ///< to a worker: end
   failed,     ///< from a worker: why it ends (Failure)
+  group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
 };
 
 /// Largest body of a kind, known before anything is allocated for one.
