@@ -269,6 +269,47 @@ void push_expected(lua_State* L, const SimulatedRun& r) {
   lua_kit::push_object<SimulatedRun>(L, std::move(expected));
 }
 
+/// One row of unit_times.
+void push_unit(lua_State* L, const serving::BatchPipeline& pipeline, serving::BatchPhase phase,
+               std::int64_t micro_batch, const serving::MicroBatch& part, std::int64_t index) {
+  const bool decodes = phase == serving::BatchPhase::decode;
+  const std::size_t stages = pipeline.stage_names.size();
+  std::vector<double> row{decodes ? 1.0 : 0.0, static_cast<double>(micro_batch),
+                          static_cast<double>(index), decodes ? pipeline.return_s(part.size) : 0};
+  for (std::size_t k = 0; k < stages; ++k) {
+    row.push_back(pipeline.stage_s(k, phase, part, index));
+    if (k + 1 < stages) row.push_back(pipeline.link_s(k, phase, part, index));
+  }
+  lua_kit::push_numbers(L, row);
+}
+
+int unit_times(lua_State* L) {
+  const auto& run = *lua_kit::check_object<SimulatedRun>(L, 1, "run");
+  const serving::BatchPipeline& pipeline = run.pipeline;
+  if (run.replicas || run.distribution != nullptr) {
+    refuse(ErrorCode::unsupported, "run:unit_times", "of one batch of mean lengths only");
+  }
+  lua_newtable(L);
+  int count = 0;
+  const auto add = [&](serving::BatchPhase phase, std::int64_t largest, std::int64_t first,
+                       std::int64_t last) {
+    serving::MicroBatch part;
+    std::int64_t number = 0;
+    for (const std::int64_t size : serving::micro_batch_sizes(pipeline.batch_size, largest)) {
+      part.size = size;
+      for (std::int64_t index = first; index <= last; ++index) {
+        push_unit(L, pipeline, phase, number, part, index);
+        lua_rawseti(L, -2, ++count);
+      }
+      part.first_request += size;
+      ++number;
+    }
+  };
+  add(serving::BatchPhase::prefill, pipeline.prefill_micro_batch_size, 0, pipeline.num_chunks - 1);
+  add(serving::BatchPhase::decode, pipeline.decode_micro_batch_size, 1, pipeline.output_tokens - 1);
+  return 1;
+}
+
 int served_requests(lua_State* L) {
   solver_lua::push_requests(L,
                             lua_kit::check_object<SimulatedRun>(L, 1, "run")->distribution.get());
@@ -365,6 +406,11 @@ const lua_kit::ObjectType<SimulatedRun>& lua_kit::object_type<SimulatedRun>() {
                   push_timeline}},
       .methods = {{"save_trace", guarded<save_trace>, "(path: string)",
                    "Chrome trace for Perfetto, one track per stage; of several batches the first"},
+                  {"unit_times", guarded<unit_times>, "(): number[][]",
+                   "Of one batch of mean lengths, a row for each micro-batch and chunk of prefill, "
+                   "then each round of decode: 1 in decode else 0, micro-batch (from 0), chunk "
+                   "(from 0) or round (from 1), then s: the tokens' way back, first stage, link, "
+                   "second stage, ..."},
                   {"requests", guarded<served_requests>, "(): table?",
                    "Where lengths vary, every request as columns prompt_tokens, output_tokens, "
                    "arrival_s, ttft_s, tpot_s, e2e_s"}},

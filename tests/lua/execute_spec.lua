@@ -187,6 +187,40 @@ describe("ts.execute", function()
     assert.matches("stage 2, rank 1", text)
   end)
 
+  it_runs("takes the time of devices and links that are not here, with the same tokens", function()
+    local slow = core.cluster("1xT4-16G"):to_table().devices[1]
+    slow.name, slow.full_name, slow.memory_bytes_per_s = "slow", nil, slow.memory_bytes_per_s / 5000
+    local cluster = core.cluster { { core.device(slow), 1, node = "a" }, { core.device(slow), 1, node = "b" },
+      link_gbps = 0.1, link_latency_s = 0.004 }
+    local stages = { { device = "slow", bitwidths = {} }, { device = "slow", bitwidths = {} } }
+    for k = 1, 12 do table.insert(stages[k > 8 and 2 or 1].bitwidths, 16) end
+    local problem = ts.problem { model = path, cluster = cluster, tensor_parallel = 1, bitwidths = { 16 },
+      workload = { prompt_tokens = 6, output_tokens = 8, batch_size = 4 } }
+    local plan = assert(ts.plan(problem, { planner = "manual", stages = stages, prefill_micro_batch_size = 2,
+      decode_micro_batch_size = 2 }))
+    local opt = options { max_tokens = 8, ignore_stop_tokens = true }
+    opt.prompts = {}
+    for i = 1, 4 do opt.prompts[i] = { 5, 20 + i, 30, 40, 50, 60 } end
+    local plain = ts.execute(plan, opt)
+    opt.emulated = true
+    local run = ts.execute(plan, opt)
+    assert.equal("done", run.state, run.why)
+    assert.same(plain.tokens, run.tokens)
+    assert.is_true(run.total_s > 0.999 * run.predicted.total_s)
+    for k, stage in ipairs(run.stages) do
+      assert.is_true(stage.computed_s < stage.busy_s and stage.busy_s > 0.999 * run.predicted.stages[k].busy_s)
+      assert.is_true(stage.before_bytes > 0 and stage.before_bytes < stage.resident_bytes)
+    end
+    local rows = run.predicted:unit_times() -- two chunks, and seven rounds of two micro-batches
+    assert.equal(2 + 2 * 7, #rows)
+    assert.same({ 1, 1, 7 }, { unpack(rows[#rows], 1, 3) })
+    assert.is_true(rows[1][6] > 0.004) -- the link
+    opt.prompts[2] = { 5 }
+    assert.error_matches(function() ts.execute(plan, opt) end, "emulated: prompt 2 has another length")
+    opt.prompts[2], opt.recover = opt.prompts[1], true
+    assert.error_matches(function() ts.execute(plan, opt) end, "emulated: .*recover")
+  end)
+
   -- Sums in another order: the same tokens on this model, whose choices are not that close.
   it_runs("shares layers among ranks, and goes on after one of them was killed", function()
     for _, cut in ipairs { { { { 12, 4 } }, 3 }, { { { 5, 16 }, { 7, 4 } }, 2 } } do

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "fake_stage.h"
 #include "tessera/run/job.h"
 #include "tessera/run/worker.h"
+#include "tessera/serving/batch_run.h"
 #include "virtual_network.h"
 
 namespace tessera::run::run_property_test {
@@ -239,6 +241,92 @@ RC_GTEST_PROP(RunProperty, StagesAnswerAsOneProcessDoes, ()) {
   RC_ASSERT(harness.job().state() == JobState::done);
   RC_ASSERT(harness.job().faults().empty());
   harness.check_answers();
+}
+
+/// A pipeline whose units take times of their own: stages 20 to 60 ms, links up to 20.
+serving::BatchPipeline random_pipeline(Rng& rng, std::uint64_t seed) {
+  serving::BatchPipeline pipeline;
+  pipeline.stage_names.resize(static_cast<std::size_t>(rng.integer(1, 8)));
+  pipeline.batch_size = rng.integer(1, 8);
+  pipeline.prefill_micro_batch_size = rng.integer(1, 8);
+  pipeline.decode_micro_batch_size = rng.integer(1, 8);
+  pipeline.output_tokens = rng.integer(1, 10);
+  const auto share = [seed](std::size_t track, serving::BatchPhase phase, std::int64_t size,
+                            std::int64_t index) {
+    std::uint64_t value = mixed(seed, track * 2 + (phase == serving::BatchPhase::decode ? 1 : 0));
+    value = mixed(value, static_cast<std::uint64_t>(size * 100 + index));
+    return static_cast<double>(value % 1000) / 1000;
+  };
+  pipeline.stage_s = [share](std::size_t k, serving::BatchPhase phase,
+                             const serving::MicroBatch& part, std::int64_t index) {
+    return 0.02 + 0.04 * share(2 * k, phase, part.size, index);
+  };
+  pipeline.link_s = [share](std::size_t k, serving::BatchPhase phase,
+                            const serving::MicroBatch& part, std::int64_t index) {
+    return 0.02 * share(2 * k + 1, phase, part.size, index);
+  };
+  pipeline.return_s = [](std::int64_t) { return 0.001; };
+  return pipeline;
+}
+
+void add_times(const serving::BatchPipeline& pipeline, serving::BatchPhase phase,
+               std::int64_t largest, std::int64_t first, std::int64_t last, Emulated& emulated) {
+  const bool decodes = phase == serving::BatchPhase::decode;
+  std::int64_t number = 0;
+  for (const std::int64_t size : serving::micro_batch_sizes(pipeline.batch_size, largest)) {
+    for (std::int64_t index = first; index <= last; ++index) {
+      std::vector<double> times{decodes ? pipeline.return_s(size) : 0};
+      for (std::size_t k = 0; k < pipeline.stage_names.size(); ++k) {
+        times.push_back(pipeline.stage_s(k, phase, {0, size}, index));
+        times.push_back(pipeline.link_s(k, phase, {0, size}, index));
+      }
+      std::vector<Nanoseconds>& unit = emulated[{decodes, number, index}];
+      for (const double time : times) unit.push_back(static_cast<Nanoseconds>(time * kSecond));
+    }
+    ++number;
+  }
+}
+
+// The schedule of a run is the simulated one, but for what messages take.
+RC_GTEST_PROP(RunProperty, TakesWhatIsSimulatedWhereTimesAreGiven, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  const serving::BatchPipeline pipeline = random_pipeline(rng, seed);
+  Setup setup = random_setup(rng);
+  setup.options.stop_tokens.clear();
+  EngineSpec& spec = setup.options.engines.front();
+  setup.options.engines.resize(1);
+  const auto stages = std::ssize(pipeline.stage_names);
+  setup.stages = {stages};
+  LoadOrder order;
+  spec.stages.assign(static_cast<std::size_t>(stages), order);
+  for (std::int64_t k = 0; k < stages; ++k) {
+    LoadOrder& stage = spec.stages[static_cast<std::size_t>(k)];
+    stage.with_embedding = k == 0;
+    stage.with_head = k + 1 == stages;
+  }
+  spec.share = spec.options.max_num_seqs = pipeline.batch_size;
+  spec.kv_blocks = pipeline.batch_size * kContext;
+  spec.options.prefill_micro_batch_size = pipeline.prefill_micro_batch_size;
+  spec.options.decode_micro_batch_size = pipeline.decode_micro_batch_size;
+  spec.options.chunk_tokens = 0;
+  add_times(pipeline, serving::BatchPhase::prefill, pipeline.prefill_micro_batch_size, 0, 0,
+            spec.emulated);
+  add_times(pipeline, serving::BatchPhase::decode, pipeline.decode_micro_batch_size, 1,
+            pipeline.output_tokens - 1, spec.emulated);
+  const Prompt prompt{.tokens = {1, 2, 3}, .max_tokens = pipeline.output_tokens, .sampling = {}};
+  const auto batch = static_cast<std::size_t>(pipeline.batch_size);
+  setup.answers.prompts.assign(batch, prompt);
+  setup.answers.done.assign(batch, std::nullopt);
+  Harness harness(std::move(setup), seed, false);
+  harness.network().set_delays(0, 0);
+  RC_ASSERT(harness.run());
+  RC_ASSERT(harness.job().state() == JobState::done);
+  harness.check_answers();
+  const double simulated = serving::simulate_batch(pipeline, false).total_s;
+  const double took = static_cast<double>(harness.job().duration()) / kSecond;
+  RC_LOG() << took << " s, simulated " << simulated << " s\n";
+  RC_ASSERT(std::abs(took / simulated - 1) < 1e-6);
 }
 
 // In any state: loading, running, recovering from another one.

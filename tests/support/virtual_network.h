@@ -65,6 +65,11 @@ class VirtualNetwork {
 
   Nanoseconds now() const { return now_; }
   Rng& rng() { return rng_; }
+  /// From now on messages take between these.
+  void set_delays(Nanoseconds least, Nanoseconds most) {
+    least_delay_ = least;
+    most_delay_ = most;
+  }
   /// At a time from now on.
   void at(Nanoseconds time, std::function<void()> what) {
     queue_.push({std::max(time, now_), ++last_event_, std::move(what)});
@@ -130,7 +135,7 @@ class VirtualNetwork {
     return node.is_dead_ ? nullptr : &node;
   }
 
-  Nanoseconds delay() { return rng_.integer(10'000, 400'000); }
+  Nanoseconds delay() { return rng_.integer(least_delay_, most_delay_); }
 
   // Of a link everything comes in order.
   Nanoseconds arrival(const Node& from, std::int64_t to) {
@@ -246,7 +251,7 @@ class VirtualNetwork {
   }
 
   Rng rng_;
-  Nanoseconds now_ = 0;
+  Nanoseconds now_ = 0, least_delay_ = 10'000, most_delay_ = 400'000;
   std::int64_t last_process_ = 0, last_event_ = 0;
   std::map<std::int64_t, std::unique_ptr<Node>> nodes_;
   std::map<Peer, std::int64_t> by_name_;

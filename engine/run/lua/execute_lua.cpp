@@ -62,6 +62,7 @@ class RequestReader {
     lua_pop(L_, 1);
     return values;
   }
+  std::vector<double> numbers() const { return lua_kit::any_numbers(L_, index_, path_); }
   template <class Body>
   void each(const char* name, Body&& body) const {
     push(name);
@@ -80,6 +81,20 @@ class RequestReader {
 
 constexpr std::int64_t kMost = 2147483647;
 
+// A row of run:unit_times().
+void add_unit(const std::vector<double>& row, run::EngineRequest& engine) {
+  if (row.size() != 3 + 2 * engine.stages.size()) refuse("ts.execute.emulated", "a row is short");
+  std::vector<run::Nanoseconds> times;
+  for (std::size_t i = 3; i < row.size(); ++i) {
+    if (!(row[i] >= 0 && row[i] < 1e6)) {
+      refuse(ErrorCode::out_of_range, "ts.execute.emulated", "a step of {} s", row[i]);
+    }
+    times.push_back(static_cast<run::Nanoseconds>(row[i] * run::kSecond));
+  }
+  engine.emulated[{row[0] > 0, static_cast<std::int64_t>(row[1]),
+                   static_cast<std::int64_t>(row[2])}] = std::move(times);
+}
+
 run::EngineRequest engine_of(const RequestReader& given) {
   run::EngineRequest engine;
   engine.bitwidths = given.integers<std::int32_t>("bitwidths");
@@ -95,6 +110,7 @@ run::EngineRequest engine_of(const RequestReader& given) {
                              stage.integer("num_layers", 0, 1000000),
                              static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024))});
   });
+  given.each("emulated", [&](const RequestReader& unit) { add_unit(unit.numbers(), engine); });
   return engine;
 }
 
@@ -174,7 +190,7 @@ void push_stages(lua_State* L, const Executed& executed) {
   lua_createtable(L, static_cast<int>(executed.stages.size()), 0);
   for (std::size_t i = 0; i < executed.stages.size(); ++i) {
     const run::StageReport& stage = executed.stages[i];
-    lua_createtable(L, 0, 12);
+    lua_createtable(L, 0, 14);
     lua_kit::set_integer(L, "engine", stage.engine + 1);
     lua_kit::set_integer(L, "stage", stage.stage + 1);
     lua_kit::set_integer(L, "rank", stage.rank);
@@ -184,12 +200,14 @@ void push_stages(lua_State* L, const Executed& executed) {
     lua_kit::set_number(L, "load_s", stage.loaded.load_s);
     lua_kit::set_integer(L, "weight_bytes", stage.loaded.weight_bytes);
     lua_kit::set_integer(L, "kv_cache_bytes", stage.loaded.kv_cache_bytes);
+    lua_kit::set_integer(L, "before_bytes", stage.loaded.before_bytes);
     lua_kit::set_integer(L, "resident_bytes", stage.loaded.resident_bytes);
     lua_kit::set_integer(L, "peak_bytes", stage.loaded.peak_bytes);
     lua_kit::set_integer(L, "layers_read", stage.loaded.layers_read);
     lua_kit::set_integer(L, "sent_bytes", stage.sent_bytes);
     lua_kit::set_text(L, "host", stage.host);
     lua_kit::set_number(L, "busy_s", stage.busy_s);
+    lua_kit::set_number(L, "computed_s", stage.computed_s);
     lua_kit::set_number(L, "idle_ratio", stage.idle_ratio);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
@@ -377,6 +395,12 @@ OptionTable make_execute_options() {
   table.options.push_back({.name = "trace",
                            .type = OptionType::text,
                            .doc = "File for a Chrome trace of the stages, for Perfetto"});
+  table.options.push_back({.name = "emulated",
+                           .type = OptionType::boolean,
+                           .doc = "Steps and links take what the plan predicts, at least: its "
+                                  "devices and network, emulated on this machine; the arithmetic "
+                                  "is done all the same",
+                           .default_text = "false"});
   table.options.push_back({.name = "ignore_stop_tokens",
                            .type = OptionType::boolean,
                            .doc = "Goes on where the model ends its text",

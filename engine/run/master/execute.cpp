@@ -309,6 +309,7 @@ class Run {
       spec.options.chunk_tokens = given.chunk_tokens;
       spec.prefill_step = nanoseconds(given.prefill_step_s);
       spec.decode_step = nanoseconds(given.decode_step_s);
+      spec.emulated = given.emulated;
       for (const EngineRequest::Stage& stage : given.stages) {
         spec.stages.push_back(stage_order(given, stage, rank));
         rank += stage.tensor_ranks;
@@ -421,6 +422,7 @@ class Run {
     for (const StageSpan& span : result_.spans[engine]) {
       if (span.rank != rank) continue;
       report.busy_s += static_cast<double>(span.end - span.start) / kSecond;
+      report.computed_s += static_cast<double>(span.computed - span.start) / kSecond;
       report.sent_bytes += span.sent_bytes;
     }
     if (result_.total_s > 0) report.idle_ratio = std::max(0.0, 1 - report.busy_s / result_.total_s);
@@ -444,6 +446,7 @@ std::string serve_stage(const StageRequest& request) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != request.parent) return "the master is gone";
   }
+  ::prctl(PR_SET_TIMERSLACK, 1);  // waits of devices that are emulated end when they are to end
   const Address master{address_of(request.master.host), request.master.port};
   const std::string host = request.host.empty() ? local_address(master) : address_of(request.host);
   check_secret(host, !request.secret.empty());

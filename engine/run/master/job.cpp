@@ -44,8 +44,8 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
         ranks_.push_back({.engine = e, .stage = k, .part = static_cast<std::size_t>(part)});
       }
     }
-    engines_.push_back(
-        std::make_unique<Engine>(std::move(core), StageExecutor(stages, stop, transport)));
+    engines_.push_back(std::make_unique<Engine>(
+        std::move(core), StageExecutor(stages, stop, transport, spec.emulated)));
     Engine& engine = *engines_.back();
     engine.index = e;
     engine.shared.resize(stages.size());

@@ -7,8 +7,12 @@
 namespace tessera::run {
 
 StageExecutor::StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
-                             std::unordered_set<std::int32_t> stop_tokens, Transport& transport)
-    : ranks_(std::move(ranks)), stop_tokens_(std::move(stop_tokens)), transport_(transport) {}
+                             std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
+                             Emulated emulated)
+    : ranks_(std::move(ranks)),
+      stop_tokens_(std::move(stop_tokens)),
+      transport_(transport),
+      emulated_(std::move(emulated)) {}
 
 void StageExecutor::add(std::int64_t request, const Prompt& prompt, std::int64_t most_new) {
   sessions_[request] = {.prompt = &prompt, .tokens = prompt.tokens, .most_new = most_new};
@@ -46,16 +50,29 @@ void StageExecutor::launch(const serving::Work& work) {
   const Header header{.kind = Kind::step, .epoch = epoch_, .step = work.step};
   under_way_.push_back({work.step, work.batch.items, work.batch.load.unit, transport_.now()});
   std::vector<NewSampler> samplers = std::exchange(order.samplers, {});
+  const std::vector<Nanoseconds>* times = emulated_times(work.batch.load.unit);
   for (std::size_t stage = 0; stage < ranks_.size(); ++stage) {
     if (stage + 1 == ranks_.size()) {
       order.samplers = std::move(samplers);
       order.gone = std::exchange(gone_, {});
+    }
+    if (times != nullptr) {
+      order.link_time = times->at(2 * stage);
+      order.least_time = times->at(2 * stage + 1);
     }
     const std::vector<std::byte> body = body_of(order);
     for (const std::int32_t rank : ranks_[stage]) transport_.send(rank, header, body);
     // Ids are for the first stage alone.
     for (StepItem& item : order.items) item.token_ids.clear();
   }
+}
+
+const std::vector<Nanoseconds>* StageExecutor::emulated_times(const serving::StepUnit& unit) const {
+  if (emulated_.empty()) return nullptr;
+  const auto found = emulated_.find({unit.decodes, unit.micro_batch, unit.index});
+  if (found != emulated_.end()) return &found->second;
+  refuse(ErrorCode::internal, "emulated", "{} {} of micro-batch {} has no time",
+         unit.decodes ? "round" : "chunk", unit.index, unit.micro_batch);
 }
 
 std::optional<serving::Done> StageExecutor::finished() {
@@ -115,8 +132,9 @@ void StageExecutor::note_times(const UnderWay& step, const std::vector<StageTime
     const Nanoseconds ahead = transport_.clock_of(rank, 0);
     const bool is_last = stage + 1 == ranks_.size();
     const std::int64_t receivers = is_last ? 1 : std::ssize(ranks_[stage + 1]);
-    spans_.push_back({step.step, stage, rank, times[stage].start - ahead - start_,
-                      times[stage].end - ahead - start_, step.unit, std::ssize(step.items), tokens,
+    const auto ours = [&](Nanoseconds theirs) { return theirs - ahead - start_; };
+    spans_.push_back({step.step, stage, rank, ours(times[stage].start), ours(times[stage].computed),
+                      ours(times[stage].end), step.unit, std::ssize(step.items), tokens,
                       receivers * times[stage].sent_bytes});
   }
 }

@@ -76,6 +76,7 @@ class ModelPart final : public StagePart {
  public:
   ModelPart(const LoadOrder& order, std::shared_ptr<const lm::LanguageModel> held) {
     const auto start = std::chrono::steady_clock::now();
+    loaded_.before_bytes = process_memory().anonymous_bytes;
     const MemoryWatch watch;
     keep_to(share_of(order.cores, order.tensor_rank, order.tensor_ranks));
     if (!order.fingerprint.empty() && model_fingerprint(order.path) != order.fingerprint) {

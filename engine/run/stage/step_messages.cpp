@@ -6,11 +6,12 @@ namespace tessera::run {
 namespace {
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr Nanoseconds kLongestTime = 1'000'000 * kSecond;
 
-void check_range(std::int64_t value, std::int64_t least, const char* name) {
-  if (value >= least && value <= kMostTokens) return;
+void check_range(std::int64_t value, std::int64_t least, std::int64_t most, const char* name) {
+  if (value >= least && value <= most) return;
   refuse(ErrorCode::out_of_range, "message", "{} is {}, outside [{}, {}]", name, value, least,
-         kMostTokens);
+         most);
 }
 
 void put_times(BodyWriter& writer, const std::vector<StageTimes>& times) {
@@ -21,6 +22,8 @@ void put_times(BodyWriter& writer, const std::vector<StageTimes>& times) {
 
 std::vector<std::byte> body_of(const StepOrder& order) {
   BodyWriter writer;
+  writer.put(order.least_time);
+  writer.put(order.link_time);
   writer.put(std::uint64_t{order.items.size()});
   for (const StepItem& item : order.items) {
     writer.put(item.request);
@@ -47,6 +50,10 @@ std::vector<std::byte> body_of(const StepOrder& order) {
 StepOrder step_order_of(const Message& message) {
   BodyReader reader(message.body, Kind::step);
   StepOrder order;
+  order.least_time = reader.get<Nanoseconds>();
+  order.link_time = reader.get<Nanoseconds>();
+  check_range(order.least_time, 0, kLongestTime, "least_time");
+  check_range(order.link_time, 0, kLongestTime, "link_time");
   order.items.resize(reader.length_of_list(48));
   for (StepItem& item : order.items) {
     item.request = reader.get<std::int64_t>();
@@ -55,9 +62,9 @@ StepOrder step_order_of(const Message& message) {
     item.draw = reader.get<std::int64_t>();
     item.token_ids = reader.get_list<std::int32_t>();
     item.block_table = reader.get_list<std::int32_t>();
-    check_range(item.tokens, 1, "tokens");
-    check_range(item.context_tokens, 0, "context_tokens");
-    check_range(item.draw, -1, "draw");
+    check_range(item.tokens, 1, kMostTokens, "tokens");
+    check_range(item.context_tokens, 0, kMostTokens, "context_tokens");
+    check_range(item.draw, -1, kMostTokens, "draw");
   }
   order.samplers.resize(reader.length_of_list(56));
   for (NewSampler& sampler : order.samplers) {

@@ -77,7 +77,9 @@ void Worker::take(const Message& message, Peer from) {
       return reset(message);
     case Kind::step:
       if (!part_) refuse("message", "a step before anything was loaded");
-      if (header.epoch == epoch_) orders_.push_back({header.step, step_order_of(message)});
+      if (header.epoch == epoch_) {
+        orders_.push_back({header.step, step_order_of(message), transport_.now()});
+      }
       return;
     case Kind::group:
       if (group_ && header.epoch == epoch_) group_->learn(group_key_of(message));
@@ -121,6 +123,7 @@ void Worker::begin_epoch(std::int32_t epoch) {
   group_.reset();
   epoch_ = static_cast<std::uint32_t>(epoch);
   orders_.clear();
+  result_.reset();
   inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
 }
 
@@ -155,21 +158,41 @@ void Worker::report_when_connected() {
   report(kind, kind == Kind::loaded ? record_body(part_->loaded()) : std::vector<std::byte>{});
 }
 
-std::optional<HiddenStates> Worker::take_input(std::int64_t step) {
-  if (is_first()) return HiddenStates{};
-  auto node = inputs_.extract({epoch_, step});
-  if (node.empty()) return std::nullopt;
-  return std::move(node.mapped());
+// When the step can begin; kNoTime: what it works on has not come.
+Nanoseconds Worker::input_at(const Order& order) const {
+  const Nanoseconds link = order.order.link_time;
+  if (is_first()) return order.came + link;
+  const auto found = inputs_.find({epoch_, order.step});
+  if (found == inputs_.end()) return kNoTime;
+  const std::vector<StageTimes>& times = found->second.times;
+  if (link == 0 || times.empty()) return 0;
+  return std::max(times.back().end, link_free_) + link;
+}
+
+HiddenStates Worker::take_input(const Order& order) {
+  if (is_first()) return {};
+  link_free_ = input_at(order);
+  return std::move(inputs_.extract({epoch_, order.step}).mapped());
+}
+
+Nanoseconds Worker::wake_at() const {
+  if (done_) return kNoTime;
+  if (result_) return result_->due;
+  return orders_.empty() ? kNoTime : input_at(orders_.front());
 }
 
 bool Worker::work() {
-  if (done_ || orders_.empty()) return false;
-  auto input = take_input(orders_.front().step);
-  if (!input) return false;
-  const Order order = std::move(orders_.front());
-  orders_.pop_front();
+  const Nanoseconds at = wake_at();
+  if (at == kNoTime || at > transport_.now()) return false;
   try {
-    compute(order, std::move(*input));
+    if (result_) {
+      hand_on();
+    } else {
+      HiddenStates input = take_input(orders_.front());
+      const Order order = std::move(orders_.front());
+      orders_.pop_front();
+      compute(order, std::move(input));
+    }
   } catch (const StepLost&) {
     orders_.clear();  // until the reset
   } catch (const Error& error) {
@@ -182,18 +205,29 @@ bool Worker::work() {
 
 void Worker::compute(const Order& order, HiddenStates input) {
   const Nanoseconds start = transport_.now();
-  part_->run(order.order, input.rows);
-  Header header{.kind = Kind::hidden, .epoch = epoch_, .step = order.step};
+  Result result{order.step, start + order.order.least_time, std::move(input), {}};
+  part_->run(order.order, result.hidden.rows);
+  if (samples_) result.token_ids = part_->sample(order.order, result.hidden.rows);
+  const std::int64_t sent = samples_ ? bytes_of(result.token_ids) : bytes_of(result.hidden.rows);
+  result.hidden.times.push_back({start, transport_.now(), 0, sent});
+  result_ = std::move(result);
+  ++num_steps_;
+  if (result_->due <= transport_.now()) hand_on();
+}
+
+void Worker::hand_on() {
+  Result result = std::move(*result_);
+  result_.reset();
+  HiddenStates& hidden = result.hidden;
+  StageTimes& times = hidden.times.back();
+  times.end = transport_.now();
+  Header header{.kind = Kind::hidden, .epoch = epoch_, .step = result.step};
   if (samples_) {
-    StepTokens tokens;
-    tokens.token_ids = part_->sample(order.order, input.rows);
-    tokens.times = std::move(input.times);
-    tokens.times.push_back({start, transport_.now(), bytes_of(tokens.token_ids)});
     header.kind = Kind::tokens;
+    const StepTokens tokens{std::move(hidden.times), std::move(result.token_ids)};
     transport_.send(kMaster, header, body_of(tokens));
   } else {
-    input.times.push_back({start, transport_.now(), bytes_of(input.rows)});
-    const std::vector<std::byte> body = body_of(input);
+    const std::vector<std::byte> body = body_of(hidden);
     for (const Feed& feed : feeds_) {
       if (group_) {
         group_->send(feed.rank, header, body);
@@ -202,7 +236,6 @@ void Worker::compute(const Order& order, HiddenStates input) {
       }
     }
   }
-  ++num_steps_;
 }
 
 void Worker::report(Kind kind, std::vector<std::byte> body) {

@@ -25,7 +25,7 @@ local function foreign_device(plan)
 end
 
 -- A plan that no process can be started for is refused by name.
-local function check_plan(plan, device)
+local function check_plan(plan, device, emulated)
   if type(plan) ~= "userdata" or not plan.placement then
     if type(plan) == "userdata" and plan.stages then
       core.refuse(path .. ".plan", "it is of an abstract instance, which has no model that could run")
@@ -38,7 +38,7 @@ local function check_plan(plan, device)
     end
   end
   local foreign = foreign_device(plan)
-  if device == "auto" and foreign then
+  if device == "auto" and foreign and not emulated then
     core.refuse(path .. ".device", ("the plan is of %s, and this runtime has run on CPUs only; device = \"cpu\" "
       .. "(--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths and micro-batches"):format(
       foreign))
@@ -131,9 +131,9 @@ end
 local function round(value) return math.max(1, math.floor(value + 0.5)) end
 
 -- The plan's own prediction for so many prompts of these lengths; nil and why. Of one pipeline.
-local function predict(plan, count, prompt_tokens, output_tokens)
+local function predict(plan, count, prompt_tokens, output_tokens, emulated)
   local foreign = foreign_device(plan)
-  if foreign then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
+  if foreign and not emulated then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
   if plan.replicas then return nil, "a plan of several engines is not predicted for other prompts" end
   local own = plan:problem().workload
   local same, why = under_workload(plan, { prompt_tokens = round(prompt_tokens), output_tokens = round(output_tokens),
@@ -151,6 +151,23 @@ local function predict_steps(engines, plan, prompts)
   end
   local run = predict(plan, #prompts, longest, most)
   if run then engines[1].prefill_step_s, engines[1].decode_step_s = run.ttft_max_s, run.decode_round_s end
+end
+
+-- What every step takes where devices and links are emulated. Their times are of a batch of equal requests.
+local function emulated_times(plan, prompts, opt)
+  local function refuse(why) core.refuse(path .. ".emulated", why) end
+  if plan.replicas then refuse "a plan of several engines is not emulated" end
+  if opt.recover then refuse "what is computed again has no predicted time; leave recover out" end
+  if #prompts > plan:problem().workload.batch_size then refuse "there are more prompts than the plan's batch has" end
+  local first = prompts[1]
+  for i, prompt in ipairs(prompts) do
+    if #prompt.tokens ~= #first.tokens or prompt.max_tokens ~= first.max_tokens then
+      refuse(("prompt %d has another length, or another max_tokens, than the first"):format(i))
+    end
+  end
+  local predicted, why = predict(plan, #prompts, #first.tokens, first.max_tokens, true)
+  if not predicted then refuse(why) end
+  return predicted:unit_times()
 end
 
 local function ratio(predicted, measured)
@@ -202,7 +219,7 @@ local function fill(run, result, prompts, tokenizer)
   end
 end
 
-local function compare(run, plan, prompts, result)
+local function compare(run, plan, prompts, result, emulated)
   local count, length, output = 0, 0, 0
   for i, prompt in ipairs(prompts) do
     local answer = result.answers[i]
@@ -216,7 +233,7 @@ local function compare(run, plan, prompts, result)
     run.not_predicted = "its layers moved while it ran"
     return
   end
-  run.predicted, run.not_predicted = predict(plan, count, length / count, output / count)
+  run.predicted, run.not_predicted = predict(plan, count, length / count, output / count, emulated)
   run.provenance = plan.provenance
   if not run.predicted then return end
   run.error = { total = ratio(run.predicted.total_s, run.total_s), ttft = ratio(run.predicted.ttft_s, run.ttft_s),
@@ -236,7 +253,7 @@ return function(plan, given)
   local draw, clear = drawn(opt.progress)
   opt.progress = draw
   runtime.check_options(type(given) == "table" and opt or given)
-  check_plan(plan, opt.device or "auto")
+  check_plan(plan, opt.device or "auto", opt.emulated)
   check_model(plan, opt.model)
   check_memory(plan, opt)
   local engines = engines_of(plan, opt.kv_bitwidth)
@@ -249,6 +266,7 @@ return function(plan, given)
   predict_steps(engines, plan, prompts)
   local replan, moves = nil, {}
   if opt.recover then replan, moves = move_layers(plan) end
+  for _, engine in ipairs(engines) do engine.emulated = opt.emulated and emulated_times(plan, prompts, opt) or {} end
   host.poll_interrupts(true)
   local ok, result = pcall(runtime.execute, model_options(opt, engines), opt, { engines = engines, prompts = prompts,
     replan = replan, build = host.version.version .. " " .. host.version.commit, program = host.program })
@@ -258,7 +276,7 @@ return function(plan, given)
   local run = {}
   for _, name in ipairs(copied) do run[name] = result[name] end
   fill(run, result, prompts, tokenizer)
-  compare(run, plan, prompts, result)
+  compare(run, plan, prompts, result, opt.emulated)
   run.moves = moves
   function run.save_trace(self, file) result.measured:save_trace(file) return self end
   if opt.trace and result.state ~= "failed" and #result.stages > 0 then result.measured:save_trace(opt.trace) end

@@ -18,6 +18,8 @@ Message message_of(Kind kind, std::vector<std::byte> body) {
 
 StepOrder random_order(Rng& rng) {
   StepOrder order;
+  order.least_time = rng.integer(0, 2) * kSecond;
+  order.link_time = rng.integer(0, 1000);
   const std::int64_t items = rng.integer(0, 5);
   for (std::int64_t i = 0; i < items; ++i) {
     StepItem item;
@@ -94,7 +96,8 @@ TEST(Message, BrokenBodiesAreRefused) {
     longer.push_back(std::byte{0});
     EXPECT_THROW(step_order_of(message_of(Kind::step, longer)), Error);
   }
-  std::vector<std::byte> huge(8, std::byte{0xff});
+  std::vector<std::byte> huge(16, std::byte{0});  // behind the two times
+  huge.resize(24, std::byte{0xff});
   expect_error(ErrorCode::invalid_argument, {"step ends within a list"},
                [&] { step_order_of(message_of(Kind::step, huge)); });
 }

@@ -55,6 +55,7 @@ struct EngineRequest {
   std::int64_t chunk_tokens = 0;
   /// Predicted for the longest step of each kind; negative: nothing is.
   double prefill_step_s = -1, decode_step_s = -1;
+  Emulated emulated;
 };
 
 /// An engine's layers after a rank of it was lost for good.
@@ -91,6 +92,7 @@ struct StageReport {
   double busy_s = 0, idle_ratio = 0;
   std::int64_t sent_bytes = 0;  ///< hidden states or tokens, of all ranks of the stage
   std::string host;
+  double computed_s = 0;  ///< of busy_s; less where another device is emulated
 };
 
 struct Executed {

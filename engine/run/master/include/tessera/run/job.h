@@ -25,6 +25,7 @@ struct EngineSpec {
   /// Predicted for the longest step of each kind, from its decision to its end; negative: nobody
   /// knows.
   Nanoseconds prefill_step = -1, decode_step = -1;
+  Emulated emulated;
 };
 
 /// A stage of an engine that goes on without what was lost.

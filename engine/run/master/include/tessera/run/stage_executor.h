@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -20,12 +21,17 @@ namespace tessera::run {
 struct StageSpan {
   std::int64_t step = 0;
   std::size_t stage = 0;
-  std::int32_t rank = 0;  ///< the first of the stage's
-  Nanoseconds start = 0, end = 0;
+  std::int32_t rank = 0;                         ///< the first of the stage's
+  Nanoseconds start = 0, computed = 0, end = 0;  ///< as StageTimes has them
   serving::StepUnit unit;
   std::int64_t num_requests = 0, num_tokens = 0;
   std::int64_t sent_bytes = 0;  ///< hidden states or tokens, of all ranks of the stage
 };
+
+/// Times of devices and links that are emulated, by (decodes, micro-batch, index) of a StepUnit: of
+/// the tokens' way back to the first stage, of it, of the link behind it, of the second stage, ...
+/// Empty: devices and links are what they are.
+using Emulated = std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::vector<Nanoseconds>>;
 
 /// What a request has so far.
 struct Session {
@@ -46,7 +52,8 @@ class StageExecutor final : public serving::Executor {
  public:
   /// @param ranks by stage, the tensor-parallel ranks of each
   StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
-                std::unordered_set<std::int32_t> stop_tokens, Transport& transport);
+                std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
+                Emulated emulated = {});
 
   /// A request that will come. @param most_new as Session has it
   void add(std::int64_t request, const Prompt& prompt, std::int64_t most_new);
@@ -82,6 +89,7 @@ class StageExecutor final : public serving::Executor {
     serving::StepUnit unit;
     Nanoseconds launched = 0;
   };
+  const std::vector<Nanoseconds>* emulated_times(const serving::StepUnit& unit) const;
   StepItem item_of(const serving::Work& work, std::size_t i, StepOrder& order);
   serving::Generated take_token(const serving::BatchItem& item, std::int32_t token,
                                 Nanoseconds now);
@@ -90,6 +98,7 @@ class StageExecutor final : public serving::Executor {
   std::vector<std::vector<std::int32_t>> ranks_;
   std::unordered_set<std::int32_t> stop_tokens_;
   Transport& transport_;
+  Emulated emulated_;
   Nanoseconds start_ = 0;
   std::uint32_t epoch_ = 0;
   std::unordered_map<std::int64_t, Session> sessions_;

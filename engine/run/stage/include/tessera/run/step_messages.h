@@ -38,6 +38,10 @@ struct NewSampler {
 };
 
 struct StepOrder {
+  Nanoseconds least_time = 0;  ///< that it takes here: of a device that is emulated
+  /// From the end of the stage before to this one, of a link that is emulated; on the first stage
+  /// from when the order came.
+  Nanoseconds link_time = 0;
   std::vector<StepItem> items;
   std::vector<NewSampler> samplers;
   std::vector<std::int64_t> gone;  ///< requests whose samplers nobody needs any more
@@ -47,7 +51,9 @@ struct StepOrder {
 
 /// When a stage computed, by its own clock, and what it sent on.
 struct StageTimes {
-  Nanoseconds start = 0, end = 0;
+  Nanoseconds start = 0;
+  Nanoseconds computed = 0;  ///< before `end` where another device is emulated
+  Nanoseconds end = 0;
   std::int64_t sent_bytes = 0;  ///< of hidden states or tokens, to each that it feeds
 
   friend bool operator==(const StageTimes&, const StageTimes&) = default;

@@ -24,6 +24,7 @@ class Worker final : public Actor {
 
   void on(Event event) override;
   bool work() override;
+  Nanoseconds wake_at() const override;
   bool is_done() const override { return done_; }
   /// Why it ended, where that was not the master's wish; empty: it was.
   const std::string& why() const { return why_; }
@@ -34,6 +35,14 @@ class Worker final : public Actor {
   struct Order {
     std::int64_t step = 0;
     StepOrder order;
+    Nanoseconds came = 0;
+  };
+  /// Of a step that is computed; where another device is emulated it is held for its time.
+  struct Result {
+    std::int64_t step = 0;
+    Nanoseconds due = 0;
+    HiddenStates hidden;
+    std::vector<std::int32_t> token_ids;  ///< of the last stage
   };
 
   void take(const Message& message, Peer from);
@@ -45,10 +54,12 @@ class Worker final : public Actor {
   void join();
   void report_when_connected();
   void compute(const Order& order, HiddenStates input);
+  void hand_on();
   void report(Kind kind, std::vector<std::byte> body);
   void fail(const char* code, const std::string& message, const std::string& where);
   bool is_first() const { return from_.empty(); }
-  std::optional<HiddenStates> take_input(std::int64_t step);
+  Nanoseconds input_at(const Order& order) const;
+  HiddenStates take_input(const Order& order);
 
   std::int32_t rank_;
   Transport& transport_;
@@ -66,6 +77,8 @@ class Worker final : public Actor {
   std::deque<Order> orders_;
   /// By epoch and step: those of an epoch that is still to begin here wait for it.
   std::map<std::pair<std::uint32_t, std::int64_t>, HiddenStates> inputs_;
+  Nanoseconds link_free_ = 0;  ///< of a link that is emulated: it carries one step at a time
+  std::optional<Result> result_;
   bool done_ = false;
   std::string why_;
   std::int64_t num_steps_ = 0;

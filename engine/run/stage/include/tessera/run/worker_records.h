@@ -51,7 +51,8 @@ struct LoadOrder {
 struct Loaded {
   double load_s = 0;
   std::int64_t weight_bytes = 0, kv_cache_bytes = 0;
-  std::int64_t resident_bytes = 0;  ///< anonymous memory of the process
+  std::int64_t before_bytes = 0;    ///< anonymous memory of the process before it loaded
+  std::int64_t resident_bytes = 0;  ///< and now
   std::int64_t peak_bytes = 0;      ///< at most so far, what it maps of the model's file aside
   std::int64_t hidden_size = 0;
   std::int64_t layers_read = 0;  ///< of the file; others it had already
@@ -154,6 +155,8 @@ struct Fields<run::Loaded> {
       field<&L::load_s>(run::detail::number("load_s", "Until it was ready", 0, kHuge, "s")),
       field<&L::weight_bytes>(run::detail::bytes("weight_bytes", "Of its weights")),
       field<&L::kv_cache_bytes>(run::detail::bytes("kv_cache_bytes", "Of its cache")),
+      field<&L::before_bytes>(
+          run::detail::bytes("before_bytes", "Anonymous memory before it loaded")),
       field<&L::resident_bytes>(run::detail::bytes("resident_bytes", "Anonymous memory")),
       field<&L::peak_bytes>(run::detail::bytes("peak_bytes", "Anonymous memory at most so far")),
       field<&L::hidden_size>(run::detail::number("hidden_size", "Of the model", 1, 1e6)),
