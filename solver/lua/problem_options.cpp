@@ -155,8 +155,9 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
   return given;
 }
 
-/// The profiles of the cluster's devices: as given, else made in this script and still of use, else
-/// shipped. An empty list is none at all.
+/// The profiles of the cluster's devices: as given, else those that it had and that are still of
+/// use, else shipped. An empty list is none at all. Of another cluster, devices of the same name
+/// may be others: of those only what was made in this script is kept.
 void read_profiles(lua_State* L, const lua_kit::Options& options, solver::BatchProblem& batch) {
   std::vector<std::shared_ptr<const cost::Profile>> chosen;
   if (options.given("profiles")) {
@@ -169,8 +170,8 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::BatchP
     batch.with_profiles = true;
   } else {
     for (const auto& profile : batch.profiles) {
-      const bool made_here = profile->path.empty();
-      if (made_here && profile->kernel_set == batch.kernel_set.profile_set() &&
+      const bool is_kept = profile->path.empty() || !options.given("cluster");
+      if (is_kept && profile->kernel_set == batch.kernel_set.profile_set() &&
           is_on(batch, profile->device)) {
         chosen.push_back(profile);
       }

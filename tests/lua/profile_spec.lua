@@ -273,6 +273,17 @@ describe("profiles of a problem", function()
     assert.is_true(ts.check(plan))
   end)
 
+  it("stay where something else changes, those of files too", function()
+    local slow = layers()
+    for _, sample in ipairs(slow) do sample.latency_s = 1000 * sample.latency_s end
+    local path = support.temporary()
+    ts.calibrate({ device = "RTX-4090", samples = slow }):save(path)
+    local plan, without = plan_with { path }, plan_with {}
+    local again = ts.plan(plan:problem():with { workload = { prompt_tokens = 512, output_tokens = 2, batch_size = 8 } })
+    assert.is_true(plan.latency_s > without.latency_s + 1)
+    assert.equal(plan.latency_s, again.latency_s)
+  end)
+
   it("are refused where they are of nothing that the problem has", function()
     local other = ts.fit_profile { device = "L4", samples = gemms() }
     local mine = ts.fit_profile { device = "RTX-4090", samples = gemms() }
