@@ -1,5 +1,7 @@
 // A part of a model that runs, with the cache and the samplers of the requests that are answered.
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <unordered_map>
@@ -93,6 +95,7 @@ class ModelPart final : public StagePart {
     request.held = rest_of(std::move(held), request);
     model_ = lm::module().load(request);
     request.held = nullptr;  // before the cache is there too
+    ::malloc_trim(0);  // what was freed while it loaded
     cache_ = model_->make_cache(order.kv_blocks, order.block_size);
     first_ = order.first_layer;
     last_ = order.last_layer;
