@@ -6,6 +6,7 @@ local core = require "tessera.core"
 local detect_verb = require "tessera.cli.detect"
 local grid = require "tessera.devices.measured_grid"
 local host = require "tessera.host"
+local measure = require "tessera.measure"
 local profile_verb = require "tessera.cli.profile"
 local support = require "support"
 local ts = require "tessera"
@@ -99,7 +100,8 @@ describe("ts.measure_profile", function()
       assert.is_true(sample.latency_s > 0)
       ops[sample.name or sample.op] = true
     end
-    assert.same({ layer = true, gemm = true, embedding = true, sampling = true, send_recv = true }, ops)
+    assert.same({ layer = true, gemm = true, embedding = true, sampling = true, send_recv = true,
+      all_reduce = measure.cpu().cores > 1 or nil }, ops)
     local _, info = profile:layer_s { model = { family = "llama", num_layers = 4, hidden_size = 64, num_heads = 4,
       num_kv_heads = 2, ffn_size = 128, vocab_size = 300, max_context_tokens = 256 }, bitwidth = 4, phase = "decode",
       batch_size = 2, context_tokens = 32 }

@@ -226,17 +226,18 @@ void push_timed(lua_State* L, const T& what, const profile::Timing& timing) {
   lua_kit::set_fields(L, what);
 }
 
-int loopback(lua_State* L) {
+std::vector<std::int64_t> read_sizes(lua_State* L, int index, const char* path) {
   std::vector<std::int64_t> bytes;
-  for (const double size : lua_kit::any_numbers(L, 1, "measure.loopback.bytes")) {
+  for (const double size : lua_kit::any_numbers(L, index, path)) {
     if (!(size >= 1 && size <= kMostBytes)) {
-      refuse(ErrorCode::out_of_range, "measure.loopback.bytes", "{} bytes; 1 to {} are sent", size,
-             kMostBytes);
+      refuse(ErrorCode::out_of_range, path, "{} bytes; 1 to {} are sent", size, kMostBytes);
     }
     bytes.push_back(static_cast<std::int64_t>(size));
   }
-  const lua_kit::Options options(L, 2, timing_options(), "measure.loopback");
-  const auto transfers = profile::measure_loopback(bytes, timing_of(options));
+  return bytes;
+}
+
+int push_transfers(lua_State* L, const std::vector<profile::Transfer>& transfers) {
   lua_createtable(L, static_cast<int>(transfers.size()), 0);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     lua_kit::push_value(L, transfers[i].timing);
@@ -244,6 +245,23 @@ int loopback(lua_State* L) {
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   return 1;
+}
+
+int loopback(lua_State* L) {
+  const auto bytes = read_sizes(L, 1, "measure.loopback.bytes");
+  const lua_kit::Options options(L, 2, timing_options(), "measure.loopback");
+  return push_transfers(L, profile::measure_loopback(bytes, timing_of(options)));
+}
+
+// sums(bytes, timing, cores, ranks)
+int sums(lua_State* L) {
+  const auto bytes = read_sizes(L, 1, "measure.sums.bytes");
+  const lua_kit::Options options(L, 2, timing_options(), "measure.sums");
+  const auto cores = lua_kit::check_integer(L, 3, "measure.sums.cores", 1, 1e6);
+  const auto ranks = lua_kit::check_integer(L, 4, "measure.sums.ranks", 2, 1024);
+  return push_transfers(
+      L, profile::measure_sums(profile::this_cpu(), cores, static_cast<std::int32_t>(ranks), bytes,
+                               timing_of(options)));
 }
 
 profile::Pass read_pass(lua_State* L, const std::string& path) {
@@ -351,6 +369,7 @@ void register_profile(lua_State* L) {
                             {"cpu", lua_kit::guarded<cpu>},
                             {"rates", lua_kit::guarded<rates>},
                             {"loopback", lua_kit::guarded<loopback>},
+                            {"sums", lua_kit::guarded<sums>},
                             {"passes", lua_kit::guarded<passes>},
                             {"random_model", lua_kit::guarded<random_model>}});
 }

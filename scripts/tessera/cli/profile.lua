@@ -14,12 +14,12 @@ local function us(seconds) return ("%.1f"):format(1e6 * seconds) end
 
 -- What a sample is of, in a table's columns.
 local function cells(sample, row)
-  local cell = { what = sample.phase or sample.name or (sample.op == "gemm" and "LM head") or "link",
+  local cell = { what = sample.phase or sample.name or (sample.op == "gemm" and "LM head") or row.piece,
     bits = sample.bitwidth and tostring(sample.bitwidth) or "-", ["us"] = us(row.median_s),
     ["+-%"] = ("%.1f"):format(50 * row.spread_ratio), noisy = row.noisy and "noisy" or "" }
   cell.of = sample.op == "layer"
     and ("%d x %d after %d"):format(sample.batch_size, sample.tokens, sample.context_tokens)
-    or sample.op == "send_recv" and core.format_bytes(sample.bytes) or ("%d rows"):format(row.batch_size)
+    or row.ranks and core.format_bytes(row.bytes) or ("%d rows"):format(row.batch_size)
   return cell
 end
 

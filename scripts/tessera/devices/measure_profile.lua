@@ -15,6 +15,9 @@ local path = "ts.measure_profile"
 -- Bytes of a message between stages: from a hidden state of a small model to a prompt of a large one.
 local message_bytes = { 2 ^ 11, 2 ^ 14, 2 ^ 16, 2 ^ 18, 2 ^ 20, 2 ^ 22 }
 
+-- Tensor-parallel ranks whose sums are measured, where there are so many shares.
+local rank_counts = { 2, 4, 8 }
+
 local function is_file(name)
   local file = io.open(name, "rb")
   if file then file:close() end
@@ -99,11 +102,27 @@ local function samples_of(groups, busy, links, what)
       for _, row in ipairs(group.rows) do add(grid.sample(row, group.bitwidth, what.name, what.model), row) end
     end
   end
-  for _, row in ipairs(links) do
-    row.piece = "link"
-    add({ op = "send_recv", bytes = row.bytes, num_devices = 2, latency_s = row.median_s }, row)
-  end
+  for _, row in ipairs(links) do add(grid.sample(row), row) end
   return samples, rows
+end
+
+-- What goes between shares of this CPU: messages over TCP, and sums in memory.
+local function measure_links(device, timing)
+  local links = {}
+  local function add(piece, ranks, rows)
+    for _, row in ipairs(rows) do
+      row.piece, row.ranks = piece, ranks
+      links[#links + 1] = row
+    end
+  end
+  if device.runs_on ~= "cpu" then return links end
+  add("link", 2, measure.loopback(message_bytes, timing))
+  for _, ranks in ipairs(rank_counts) do
+    if device.cores * ranks <= device.cores + device.other_cores then
+      add("sum", ranks, measure.sums(message_bytes, timing, device.cores, ranks))
+    end
+  end
+  return links
 end
 
 local function loading_of(groups)
@@ -146,7 +165,7 @@ local function measured(given, opt)
   end)
   clear()
   if not ok then error(failure, 0) end
-  local links = device.runs_on == "cpu" and measure.loopback(message_bytes, opt.timing) or {}
+  local links = measure_links(device, opt.timing)
   local what = { device = device.sheet, model = model, name = type(given.model) == "string" and given.model or model }
   local samples, rows = samples_of(groups, loads[1], links, what)
   local report = { device = device.sheet, samples = samples, rows = rows, busy = loads[1],

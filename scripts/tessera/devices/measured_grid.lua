@@ -57,8 +57,14 @@ function M.beside(opt)
   return passes
 end
 
---- The sample of a row. `name`: the model as a table of samples names it.
+--- The sample of a row. `name`: the model as a table of samples names it, of what is of a model.
 function M.sample(row, bitwidth, name, model)
+  if row.piece == "link" then
+    return { op = "send_recv", bytes = row.bytes, num_devices = row.ranks, latency_s = row.median_s }
+  elseif row.piece == "sum" then -- of f32, in which costs count 16 bits
+    return { op = "all_reduce", dtype = "bfloat16", bytes = row.bytes / 2, num_devices = row.ranks,
+      latency_s = row.median_s }
+  end
   if row.piece == "layer" then
     return { op = "layer", phase = row.tokens == 1 and "decode" or "prefill", model = name, bitwidth = bitwidth,
       batch_size = row.batch_size, tokens = row.tokens, context_tokens = row.context_tokens,

@@ -21,14 +21,20 @@ struct Rates {
 /// One core's rates while each other core does the same, times the `cores` of the share.
 Rates measure_rates(const Cpu& cpu, std::int64_t cores, const Clock& clock = steady_s);
 
-/// A buffer that goes over TCP from one thread to another on loopback and back.
 struct Transfer {
   double bytes = 0;
-  Timing timing;  ///< one way
+  Timing timing;
 };
+/// A buffer that goes over TCP from one thread to another on loopback and back: one way.
 /// @throws Error{io} where the system gives no sockets
 std::vector<Transfer> measure_loopback(const std::vector<std::int64_t>& bytes,
                                        const TimingOptions& options, const Clock& clock = steady_s);
+/// Sums of so many bytes of f32 over tensor-parallel ranks of this machine (lm::SharedRanks), each
+/// on a share of so many cores.
+/// @throws Error{out_of_range} for fewer than 2 ranks and more than there are shares; Error{io}
+std::vector<Transfer> measure_sums(const Cpu& cpu, std::int64_t cores, std::int32_t ranks,
+                                   const std::vector<std::int64_t>& bytes,
+                                   const TimingOptions& options, const Clock& clock = steady_s);
 
 }  // namespace tessera::profile
 
