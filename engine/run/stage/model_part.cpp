@@ -95,7 +95,7 @@ class ModelPart final : public StagePart {
     request.held = rest_of(std::move(held), request);
     model_ = lm::module().load(request);
     request.held = nullptr;  // before the cache is there too
-    ::malloc_trim(0);  // what was freed while it loaded
+    ::malloc_trim(0);        // what was freed while it loaded
     cache_ = model_->make_cache(order.kv_blocks, order.block_size);
     first_ = order.first_layer;
     last_ = order.last_layer;
