@@ -10,7 +10,7 @@
 
 namespace {
 
-tessera::lm::PackLinear kernels_of([[maybe_unused]] const std::string& device) {
+tessera::lm::DeviceKernels kernels_of([[maybe_unused]] const std::string& device) {
 #ifdef TESSERA_TORCH_CUDA
   if (device.starts_with("cuda")) return tessera::lm::cuda_kernels(device);
 #endif

@@ -12,6 +12,7 @@ constexpr int kNewest = kNewestCapability;
 constexpr bool kTested = true;  // on an H100; what it does not run is marked below
 
 constexpr CudaKernelInfo kAll[] = {
+    {"attention", 60, kNewest, kTested, "attention over keys and values in blocks"},
     {"partial_moments", 60, kNewest, kTested, "moments of a tensor, one part a block"},
     {"merge_moments", 60, kNewest, kTested, "moments of a tensor, the parts together"},
     {"group_moments", 60, kNewest, kTested, "moments of every row or group"},

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "device_memory.h"
@@ -39,8 +40,7 @@ class Memory {
  public:
   explicit Memory(std::int64_t num_bytes)
       : data_(test::device_allocate(std::max<std::int64_t>(num_bytes, 1))) {}
-  /// Poisoned, for outputs: every byte 0xff, which is NaN.
-  void poison(std::int64_t num_bytes) const {
+  void poison(std::int64_t num_bytes) const {  // outputs: every byte 0xff, which is NaN
     cudaMemset(data_, 0xff, static_cast<std::size_t>(num_bytes));
   }
   /// `copies` of the first `num_bytes` behind each other.
@@ -108,8 +108,8 @@ double seconds(const Call& f, int copies) {
   };
   const int least = std::max(copies, 3);
   const double about = median_of(least, 3);
-  const int rounds = static_cast<int>(std::clamp(0.01 / about / least, 1.0, 2000.0 / least));
-  const double s = median_of(std::max(rounds, 1) * least, 7);
+  const double s =
+      median_of(static_cast<int>(std::clamp(0.01 / about / least, 1.0, 20.0)) * least, 7);
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
   cudaStreamDestroy(stream);
@@ -176,14 +176,12 @@ void check(const Memory& padded, std::int64_t tokens, std::int64_t rows, double 
     error += off * off;
     power += want * want;
   }
-  if (!(error <= allowed * power)) {
-    std::printf("%s: WRONG, NMSE %g\n", what, error / power);
-    std::exit(1);
-  }
+  if (!(error <= allowed * power))
+    fail(what,
+         ("WRONG, " + std::to_string(error / power / allowed) + " of the NMSE allowed").c_str());
 }
 
-/// Between -1 and 1.
-std::uint16_t random_f16(std::uint64_t bits) {
+std::uint16_t random_f16(std::uint64_t bits) {  // between -1 and 1
   return f32_to_f16(static_cast<float>(static_cast<int>(bits % 2001) - 1000) * 1e-3f);
 }
 
@@ -197,21 +195,16 @@ int num_copies(std::int64_t bytes) {
   return static_cast<int>(std::clamp<std::int64_t>((std::int64_t{256} << 20) / bytes, 1, 64));
 }
 
-/// Weights of a shape, once for all numbers of tokens: `copies` of `bytes` each.
+/// Weights of a shape, once for all numbers of tokens: `copies` of `size` bytes, `stride` apart.
 struct Weights {
-  Weights(std::int64_t size, std::int64_t stride)
-      : bytes(stride), copies(num_copies(stride)), memory(stride * copies), size_(size) {}
-  /// After the first copy has been filled.
-  void repeat() const { memory.repeat(bytes, copies); }
-  char* copy(int i) const { return memory.as<char>() + bytes * (i % copies); }
-  std::int64_t size() const { return size_; }
+  Weights(std::int64_t num_bytes, std::int64_t step)
+      : size(num_bytes), stride(step), copies(num_copies(step)), memory(step * copies) {}
+  void repeat() const { memory.repeat(stride, copies); }  // once the first is filled
+  char* copy(int i) const { return memory.as<char>() + stride * (i % copies); }
 
-  std::int64_t bytes;
+  std::int64_t size, stride;
   int copies;
   Memory memory;
-
- private:
-  std::int64_t size_;
 };
 
 /// Codes, zero points and scales of one bitwidth, on the host for the check and packed.
@@ -246,9 +239,9 @@ struct QuantWeights {
   }
 
   static std::vector<std::uint8_t> random_codes(std::int64_t count, std::uint64_t stream,
-                                                int bitwidth) {
+                                                int bits) {
     return random_values<std::uint8_t>(count, stream, [&](std::uint64_t r) {
-      return static_cast<std::uint8_t>(r % (1u << bitwidth));
+      return static_cast<std::uint8_t>(r % (1u << bits));
     });
   }
   double value(std::int64_t row, std::int64_t column, std::int64_t columns) const {
@@ -324,7 +317,7 @@ class Bench {
     const float one = 1, zero = 0;
     cublas_s_ = time_cublas(x_, f16_, CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, &one, &zero,
                             "cuBLAS FP16");
-    print("cuBLAS FP16", cublas_s_, f16_.size());
+    print("cuBLAS FP16", cublas_s_, f16_.size);
   }
 
   void run_dequant(const QuantWeights& weights) {
@@ -352,9 +345,9 @@ class Bench {
     check(
         out, tokens_, shape_.rows, 1e-6, [&] { call(weights.packed.copies - 1, nullptr); },
         expected, name);
-    print(name, s, weights.packed.size());
+    print(name, s, weights.packed.size);
     if (bitwidth == 4) {
-      w4_of_copy = bytes_of_call(weights.packed.size()) / s / copy_rate_;
+      w4_of_copy = bytes_of_call(weights.packed.size) / s / copy_rate_;
       w4_of_cublas = cublas_s_ / s;
     }
   }
@@ -363,7 +356,7 @@ class Bench {
     const std::int32_t one = 1, zero = 0;
     const double theirs = time_cublas(x8_, int8_, CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, &one,
                                       &zero, "cuBLAS INT8");
-    print("cuBLAS INT8", theirs, int8_.size());
+    print("cuBLAS INT8", theirs, int8_.size);
     const Memory out((tokens_ * shape_.rows + 2 * kSentinels) * 4);
     const Call call = [&](int i, cudaStream_t stream) {
       expect_ok(
@@ -383,7 +376,7 @@ class Bench {
     };
     check(
         out, tokens_, shape_.rows, 1e-12, [&] { call(0, nullptr); }, expected, "W8A8");
-    print("W8A8", s, int8_.size());
+    print("W8A8", s, int8_.size);
   }
 
   static std::vector<std::int8_t> random_int8(std::int64_t count, std::uint64_t stream) {
@@ -453,12 +446,9 @@ void bench_moments(double copy_rate) {
   variance = variance / static_cast<double>(kPart) - mean * mean;
   if (got.count != count || got.num_not_finite != 0 || got.min != low || got.max != high ||
       !(std::abs(got.mean - mean) <= 1e-8) || !(std::abs(got.variance - variance) <= 1e-7)) {
-    std::printf(
-        "moments: WRONG: %lld numbers, %lld not finite, %g to %g, mean %.12g, variance "
-        "%.12g, not %g to %g, %.12g, %.12g\n",
-        static_cast<long long>(got.count), static_cast<long long>(got.num_not_finite), got.min,
-        got.max, got.mean, got.variance, low, high, mean, variance);
-    std::exit(1);
+    std::printf("mean %.12g and variance %.12g, not %.12g and %.12g\n", got.mean, got.variance,
+                mean, variance);
+    fail("moments", "WRONG");
   }
   const double rate = static_cast<double>(count) * 2 / s;
   std::printf("\nmoments of 1 GiB of f16: %.0f GB/s, %.0f %% of the copy\n", rate * 1e-9,

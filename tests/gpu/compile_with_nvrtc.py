@@ -28,6 +28,7 @@ STANDARD = {
 
 SOURCE = """
 #include "activations.cuh"
+#include "attention.cuh"
 #include "decode_gemm.cuh"
 #include "int8_gemm.cuh"
 #include "moments.cuh"
@@ -50,6 +51,7 @@ template __global__ void wmma_gemm_kernel<3>(GemmArguments);
 template __global__ void wmma_gemm_kernel<4>(GemmArguments);
 template __global__ void wmma_gemm_kernel<8>(GemmArguments);
 #endif
+template __global__ void attention_kernel<KvType::f16>(AttentionArguments);
 template __global__ void decode_gemm_kernel<F16, 4, 1, 4>(GemmArguments);
 template __global__ void decode_gemm_kernel<F16, 3, 2, 1>(GemmArguments);
 template __global__ void tile_gemm_kernel<F16, 4, 32>(GemmArguments);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -67,8 +68,8 @@ at::ScalarType cache_type(KvType type) {
 
 class TorchBackend final : public Backend {
  public:
-  TorchBackend(const at::Device& device, int num_threads, PackLinear pack)
-      : device_(device), num_threads_(num_threads), pack_(std::move(pack)) {}
+  TorchBackend(const at::Device& device, int num_threads, DeviceKernels kernels)
+      : device_(device), num_threads_(num_threads), kernels_(std::move(kernels)) {}
 
   std::string name() const override { return "torch " + device_.str(); }
   bool is_host() const override { return device_.is_cpu(); }
@@ -163,6 +164,7 @@ class TorchBackend final : public Backend {
 
   void attention(Rows2d queries, const BatchTables& batch, const kernels::AttentionForm& form,
                  const KvBlocks& blocks, Rows2d out) const override {
+    if (kernels_.attend && kernels_.attend(queries, batch, form, blocks, out)) return;
     const auto host = [&](const Memory& memory, std::int64_t count) {
       std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
       download(memory.get(), count * 4, numbers.data());
@@ -210,13 +212,13 @@ class TorchBackend final : public Backend {
   // A matrix that lies on the CPU, on the device.
   std::unique_ptr<Linear> placed(const Linear& values, kernels::Real dtype) const {
     std::string why_not;
-    if (pack_ && !values.parts().empty()) {
+    if (kernels_.pack && !values.parts().empty()) {
       std::vector<std::unique_ptr<Linear>> parts;
       for (const auto& part : values.parts()) parts.push_back(placed(*part, dtype));
       return side_by_side(std::move(parts));
     }
-    if (pack_) {
-      if (auto packed = pack_(values, dtype, why_not)) return packed;
+    if (kernels_.pack) {
+      if (auto packed = kernels_.pack(values, dtype, why_not)) return packed;
     }
     if (!why_not.empty()) why_not = " (" + why_not + ")";
     return std::make_unique<TorchLinear>(values, device_, scalar_type(dtype),
@@ -331,7 +333,7 @@ class TorchBackend final : public Backend {
 
   at::Device device_;
   int num_threads_;
-  PackLinear pack_;
+  DeviceKernels kernels_;
 };
 
 }  // namespace
@@ -340,6 +342,8 @@ void check_torch_device(const std::string& device) {
   const bool cuda = device == "cuda" || device.starts_with("cuda:");
   if (!cuda && device != "cpu")
     refuse("device", "{} is neither cpu nor cuda or cuda:N", quote(device));
+  // The order of the driver's tools, not of speed: N is then the same GPU for all.
+  if (cuda) setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   if (cuda && !at::hasCUDA()) {
     refuse(ErrorCode::unsupported, "device",
            "{}: this LibTorch, version {}, knows no CUDA or finds no GPU; build against one that "
@@ -349,9 +353,9 @@ void check_torch_device(const std::string& device) {
 }
 
 std::shared_ptr<const Backend> make_torch_backend(const std::string& device, int num_threads,
-                                                  PackLinear pack) {
+                                                  DeviceKernels kernels) {
   check_torch_device(device);
-  return std::make_shared<TorchBackend>(at::Device(device), num_threads, std::move(pack));
+  return std::make_shared<TorchBackend>(at::Device(device), num_threads, std::move(kernels));
 }
 
 }  // namespace tessera::lm

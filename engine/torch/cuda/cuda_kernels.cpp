@@ -48,21 +48,23 @@ class TorchKernelDevice final : public KernelDevice {
 
 }  // namespace
 
-PackLinear cuda_kernels(const std::string& name) {
+DeviceKernels cuda_kernels(const std::string& name) {
   check_torch_device(name);
   const at::Device device(name);
   const c10::cuda::CUDAGuard guard(device);
   kernels::cuda::Device properties{};
   if (kernels::cuda::current_device(&properties) != kernels::Status::ok) {
-    return [](const Linear&, kernels::Real, std::string& why_not) -> std::unique_ptr<Linear> {
-      why_not = "this build has no kernels for the GPU";
-      return nullptr;
-    };
+    return {[](const Linear&, kernels::Real, std::string& why_not) -> std::unique_ptr<Linear> {
+              why_not = "this build has no kernels for the GPU";
+              return nullptr;
+            },
+            {}};
   }
   const auto here = std::make_shared<TorchKernelDevice>(device, properties);
-  return [here](const Linear& values, kernels::Real activations, std::string& why_not) {
-    return make_packed_linear(values, activations, here, why_not);
-  };
+  return {[here](const Linear& values, kernels::Real activations, std::string& why_not) {
+            return make_packed_linear(values, activations, here, why_not);
+          },
+          make_attention(here)};
 }
 
 }  // namespace tessera::lm

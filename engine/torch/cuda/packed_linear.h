@@ -8,9 +8,10 @@
 #include "tessera/kernels/cuda/device.h"
 #include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
+#include "tessera/torch/torch_backend.h"
 
-// Products with quantised matrices by the kernels of kernels/cuda. Free of LibTorch and of the CUDA
-// runtime, so that tests run it on the CPU that plays a GPU.
+// Products with quantised matrices and attention by the kernels of kernels/cuda. Free of LibTorch
+// and of the CUDA runtime, so that tests run it on the CPU that plays a GPU.
 namespace tessera::lm {
 
 using linear::Linear;
@@ -44,5 +45,8 @@ class KernelDevice {
 std::unique_ptr<Linear> make_packed_linear(const Linear& values, kernels::Real activations,
                                            std::shared_ptr<const KernelDevice> device,
                                            std::string& why_not);
+
+/// Attention by the kernel, enqueued. @throws Error{internal} where the launch fails
+Attend make_attention(std::shared_ptr<const KernelDevice> device);
 
 }  // namespace tessera::lm

@@ -4,11 +4,12 @@
 namespace tessera::lm {
 
 std::shared_ptr<const Backend> backend_on(const kernels::cuda::Device&, kernels::Real activations) {
-  return make_torch_backend("cuda", 1,
-                            [pack = cuda_kernels("cuda"), activations](
-                                const Linear& values, kernels::Real, std::string& why_not) {
-                              return pack(values, activations, why_not);
-                            });
+  DeviceKernels ours = cuda_kernels("cuda");
+  ours.pack = [pack = ours.pack, activations](const Linear& values, kernels::Real,
+                                              std::string& why_not) {
+    return pack(values, activations, why_not);
+  };
+  return make_torch_backend("cuda", 1, std::move(ours));
 }
 
 }  // namespace tessera::lm

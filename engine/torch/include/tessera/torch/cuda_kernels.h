@@ -6,9 +6,9 @@
 
 namespace tessera::lm {
 
-/// Quantised matrices on "cuda" or "cuda:N" by the kernels of kernels/cuda. There where LibTorch
-/// and this build both know CUDA (the CMake target tessera::torch_cuda).
+/// Quantised matrices and attention on "cuda" or "cuda:N" by the kernels of kernels/cuda. There
+/// where LibTorch and this build both know CUDA (the CMake target tessera::torch_cuda).
 /// @throws as check_torch_device
-PackLinear cuda_kernels(const std::string& device);
+DeviceKernels cuda_kernels(const std::string& device);
 
 }  // namespace tessera::lm
