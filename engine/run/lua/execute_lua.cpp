@@ -106,9 +106,9 @@ run::EngineRequest engine_of(const RequestReader& given) {
   engine.prefill_step_s = given.seconds("prefill_step_s");
   engine.decode_step_s = given.seconds("decode_step_s");
   given.each("stages", [&](const RequestReader& stage) {
-    engine.stages.push_back({stage.integer("first_layer", 0, 1000000),
-                             stage.integer("num_layers", 0, 1000000),
-                             static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024))});
+    engine.stages.push_back(
+        {stage.integer("first_layer", 0, 1000000), stage.integer("num_layers", 0, 1000000),
+         static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024)), stage.text("device")});
   });
   given.each("emulated", [&](const RequestReader& unit) { add_unit(unit.numbers(), engine); });
   return engine;

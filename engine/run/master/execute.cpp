@@ -364,6 +364,7 @@ class Run {
     order.fingerprint = fingerprint_;
     order.bitwidths = engine.bitwidths;
     order.kv_bitwidth = static_cast<std::int32_t>(engine.kv_bitwidth);
+    if (!stage.device.empty()) order.device = stage.device;
     order.tensor_ranks = stage.tensor_ranks;
     order.first_layer = stage.first_layer;
     order.last_layer = stage.first_layer + stage.num_layers;

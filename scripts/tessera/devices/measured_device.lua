@@ -2,9 +2,8 @@
 
 local core = require "tessera.core"
 local cpu = require "tessera.devices.detect.cpu"
-local host = require "tessera.host"
+local gpus_here = require "tessera.devices.detect.gpus_here"
 local measure = require "tessera.measure"
-local sheets = require "tessera.devices.detect.sheets"
 
 local M = {}
 
@@ -17,15 +16,14 @@ local function of_file(name)
   return core.cluster_from_json(core.read_file(name), name).devices[1]
 end
 
--- The number of the GPU that the driver lists under this sheet.
+-- The number of the first GPU here of this sheet.
 local function gpu_number(name, path)
-  local gpus, why = host.nvml()
-  for i, gpu in ipairs(gpus or {}) do
-    local sheet = sheets.find(gpu)
-    if sheet and sheet.name == name then return i - 1 end
+  local here, why = gpus_here()
+  for i, found in ipairs(here or {}) do
+    if found == name then return i - 1 end
   end
   core.raise("not_found", ("%s: no %s is here (%s); it is measured where it is"):format(path, name,
-    gpus and ("the driver lists %d GPUs"):format(#gpus) or why), path)
+    here and ("the driver lists %d GPUs"):format(#here) or why), path)
 end
 
 local function of_cpu(sheet, cores, path)
@@ -53,7 +51,7 @@ function M.find(given, cores_per_device, path)
     core.raise("unsupported", ("%s: models run here on CPUs and by CUDA, %s is driven by %s"):format(path, sheet.name,
       sheet.backend), path)
   end
-  -- By LibTorch's operators and our CUDA kernels; nobody has run it.
+  -- By LibTorch's operators and our CUDA kernels.
   return { sheet = sheet, runs_on = "cuda:" .. gpu_number(sheet.name, path), cores = 0, other_cores = 0, dtype = "f16" }
 end
 

@@ -2,6 +2,7 @@
 -- the very prompts.
 
 local core = require "tessera.core"
+local gpus_here = require "tessera.devices.detect.gpus_here"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
@@ -24,8 +25,42 @@ local function foreign_device(plan)
   end
 end
 
+local on_cpu = "device = \"cpu\" (--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths "
+  .. "and micro-batches"
+
+-- A GPU for each stage of a plan of GPUs, [engine][stage], as LibTorch names it; nil for CPUs. Of this machine, unless
+-- workers are started elsewhere: those take the GPU that has the plan's number in its host.
+local function gpus_of(plan, opt)
+  if (opt.device or "auto") ~= "auto" or opt.emulated or not foreign_device(plan) then return nil end
+  local elsewhere = (opt.workers or "itself") ~= "itself"
+  local here, why
+  if not elsewhere then here, why = gpus_here() end
+  local taken, gpus = {}, {}
+  local function take(name)
+    for i, found in ipairs(here or {}) do
+      if found == name and not taken[i] then
+        taken[i] = true
+        return "cuda:" .. i - 1
+      end
+    end
+    core.refuse(path .. ".device", ("the plan has a stage on %s, and %s; %s"):format(name, here
+      and ("this machine has no such GPU left (%d in all)"):format(#here) or why, on_cpu))
+  end
+  for i, engine in ipairs(plan.placement.engines) do
+    gpus[i] = {}
+    for k, stage in ipairs(engine.stages) do
+      if #stage.gpus > 1 then
+        core.refuse(path .. ".plan", ("stage %d of the plan is split over %d GPUs, and ranks of a stage share the "
+          .. "memory of a host here; %s"):format(k, #stage.gpus, on_cpu))
+      end
+      gpus[i][k] = elsewhere and "cuda:" .. stage.gpus[1] or take(stage.device)
+    end
+  end
+  return gpus
+end
+
 -- A plan that no process can be started for is refused by name.
-local function check_plan(plan, device, emulated)
+local function check_plan(plan)
   if type(plan) ~= "userdata" or not plan.placement then
     if type(plan) == "userdata" and plan.stages then
       core.refuse(path .. ".plan", "it is of an abstract instance, which has no model that could run")
@@ -37,12 +72,6 @@ local function check_plan(plan, device, emulated)
       core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
     end
   end
-  local foreign = foreign_device(plan)
-  if device == "auto" and foreign and not emulated then
-    core.refuse(path .. ".device", ("the plan is of %s, and this runtime has run on CPUs only; device = \"cpu\" "
-      .. "(--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths and micro-batches"):format(
-      foreign))
-  end
 end
 
 -- What a stage takes as the plan has it, beside what a runtime reserves.
@@ -51,7 +80,7 @@ local function stage_bytes(stage)
   return memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes + memory.embedding_bytes
 end
 
-local function check_memory(plan, opt)
+local function check_memory(plan, opt, gpus)
   local total = 0
   for _, pipeline in ipairs(plan.replicas or { plan }) do
     for k, stage in ipairs(pipeline.stages) do
@@ -66,7 +95,7 @@ local function check_memory(plan, opt)
     end
   end
   local here = workers.machine_memory_bytes()
-  if (opt.workers or "itself") == "itself" and total > here then
+  if not gpus and (opt.workers or "itself") == "itself" and total > here then
     core.refuse(path .. ".plan", ("its stages need %s, and this machine has %s: plan with fewer bits or a smaller "
       .. "batch, or start stages elsewhere (workers = \"others\")"):format(core.format_bytes(total),
       core.format_bytes(here)))
@@ -82,14 +111,14 @@ local function bitwidths_of(engine)
   return list
 end
 
-local function engines_of(plan, kv_bitwidth)
+local function engines_of(plan, kv_bitwidth, gpus)
   local list = {}
   local pipelines = plan.replicas or { plan }
   for i, engine in ipairs(plan.placement.engines) do
     local pipeline, stages = pipelines[i], {}
     for k, stage in ipairs(engine.stages) do
       stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers,
-        tensor_ranks = #stage.gpus }
+        tensor_ranks = #stage.gpus, device = gpus and gpus[i][k] or "" }
     end
     local workload = pipeline:problem().workload
     list[i] = { stages = stages, bitwidths = bitwidths_of(engine), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,
@@ -101,7 +130,7 @@ end
 
 -- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers: they say whether
 -- anything is quantised at all.
-local function model_options(opt, engines)
+local function model_options(opt, engines, gpus)
   local model = { path = opt.model, bitwidths = {} }
   for i = 1, #engines[1].bitwidths do
     local least = 16
@@ -112,7 +141,8 @@ local function model_options(opt, engines)
     local name = option.name
     if opt[name] ~= nil and name ~= "seed" and name ~= "path" and name ~= "progress" then model[name] = opt[name] end
   end
-  if model.device == nil or model.device == "auto" then model.device = "cpu" end
+  if model.device == nil or model.device == "auto" then model.device = gpus and gpus[1][1] or "cpu" end
+  if gpus and not model.dtype then model.dtype = "f16" end -- what tensor cores multiply
   return model
 end
 
@@ -130,10 +160,11 @@ end
 
 local function round(value) return math.max(1, math.floor(value + 0.5)) end
 
--- The plan's own prediction for so many prompts of these lengths; nil and why. Of one pipeline.
-local function predict(plan, count, prompt_tokens, output_tokens, emulated)
+-- The plan's own prediction for so many prompts of these lengths; nil and why. Of one pipeline. `as_planned`: it runs
+-- on the plan's devices, or takes their times.
+local function predict(plan, count, prompt_tokens, output_tokens, as_planned)
   local foreign = foreign_device(plan)
-  if foreign and not emulated then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
+  if foreign and not as_planned then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
   if plan.replicas then return nil, "a plan of several engines is not predicted for other prompts" end
   local own = plan:problem().workload
   local same, why = under_workload(plan, { prompt_tokens = round(prompt_tokens), output_tokens = round(output_tokens),
@@ -144,12 +175,12 @@ end
 
 -- What a step may take, by the plan: one of a prompt until all prompts of a batch have been read, a decode step its
 -- round, where all are as long as the longest.
-local function predict_steps(engines, plan, prompts)
+local function predict_steps(engines, plan, prompts, as_planned)
   local longest, most = 1, 1
   for _, prompt in ipairs(prompts) do
     longest, most = math.max(longest, #prompt.tokens), math.max(most, prompt.max_tokens)
   end
-  local run = predict(plan, #prompts, longest, most)
+  local run = predict(plan, #prompts, longest, most, as_planned)
   if run then engines[1].prefill_step_s, engines[1].decode_step_s = run.ttft_max_s, run.decode_round_s end
 end
 
@@ -219,7 +250,7 @@ local function fill(run, result, prompts, tokenizer)
   end
 end
 
-local function compare(run, plan, prompts, result, emulated)
+local function compare(run, plan, prompts, result, as_planned)
   local count, length, output = 0, 0, 0
   for i, prompt in ipairs(prompts) do
     local answer = result.answers[i]
@@ -233,7 +264,7 @@ local function compare(run, plan, prompts, result, emulated)
     run.not_predicted = "its layers moved while it ran"
     return
   end
-  run.predicted, run.not_predicted = predict(plan, count, length / count, output / count, emulated)
+  run.predicted, run.not_predicted = predict(plan, count, length / count, output / count, as_planned)
   run.provenance = plan.provenance
   if not run.predicted then return end
   run.error = { total = ratio(run.predicted.total_s, run.total_s), ttft = ratio(run.predicted.ttft_s, run.ttft_s),
@@ -253,30 +284,33 @@ return function(plan, given)
   local draw, clear = drawn(opt.progress)
   opt.progress = draw
   runtime.check_options(type(given) == "table" and opt or given)
-  check_plan(plan, opt.device or "auto", opt.emulated)
+  check_plan(plan)
+  local gpus = gpus_of(plan, opt)
+  local as_planned = gpus or opt.emulated
   check_model(plan, opt.model)
-  check_memory(plan, opt)
-  local engines = engines_of(plan, opt.kv_bitwidth)
+  check_memory(plan, opt, gpus)
+  local engines = engines_of(plan, opt.kv_bitwidth, gpus)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)
   local prompts = prompts_of(opt.prompts, tokenizer, {
     max_tokens = opt.max_tokens or math.min(default_tokens, workload.max_output_tokens), seed = opt.seed or 0,
     limit = workload.max_prompt_tokens + workload.max_output_tokens,
   })
-  predict_steps(engines, plan, prompts)
+  predict_steps(engines, plan, prompts, as_planned)
   local replan, moves = nil, {}
   if opt.recover then replan, moves = move_layers(plan) end
   for _, engine in ipairs(engines) do engine.emulated = opt.emulated and emulated_times(plan, prompts, opt) or {} end
   host.poll_interrupts(true)
-  local ok, result = pcall(runtime.execute, model_options(opt, engines), opt, { engines = engines, prompts = prompts,
-    replan = replan, build = host.version.version .. " " .. host.version.commit, program = host.program })
+  local ok, result = pcall(runtime.execute, model_options(opt, engines, gpus), opt, { engines = engines,
+    prompts = prompts, replan = replan, build = host.version.version .. " " .. host.version.commit,
+    program = host.program })
   host.poll_interrupts(false)
   clear()
   if not ok then error(result, 0) end
   local run = {}
   for _, name in ipairs(copied) do run[name] = result[name] end
   fill(run, result, prompts, tokenizer)
-  compare(run, plan, prompts, result, opt.emulated)
+  compare(run, plan, prompts, result, as_planned)
   run.moves = moves
   function run.save_trace(self, file) result.measured:save_trace(file) return self end
   if opt.trace and result.state ~= "failed" and #result.stages > 0 then result.measured:save_trace(opt.trace) end

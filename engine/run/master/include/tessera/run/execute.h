@@ -46,6 +46,7 @@ struct EngineRequest {
   struct Stage {
     std::int64_t first_layer = 0, num_layers = 0;
     std::int32_t tensor_ranks = 1;  ///< processes that share its layers
+    std::string device = {};        ///< as lm::LoadRequest has it; empty: the model's
   };
   std::vector<Stage> stages;
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]; empty: as stored
