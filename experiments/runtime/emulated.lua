@@ -150,5 +150,5 @@ return ts.experiment {
       may_differ = "arithmetic shares the machine with whatever else runs there" }
     t:expect_all { column = "same_tokens", at_least = 1, at_most = 1 }
   end,
-  plots = { { kind = "bars", x = "stages", y = "total_error", by = "model" } },
+  plots = { { kind = "bars", x = "stages", y = "total_error", by = "model", facet = "network" } },
 }
