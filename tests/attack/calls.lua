@@ -240,6 +240,7 @@ M.methods = {
   ["tessera.Results:diff"] = one "attack.db",
   ["tessera.Run:save_trace"] = one "trace.json",
   ["tessera.Run:requests"] = one(),
+  ["tessera.Run:unit_times"] = one(),
   ["tessera.Tensor:shape"] = one(),
   ["tessera.Tensor:dtype"] = one(),
   ["tessera.Tensor:min"] = one(),

@@ -302,6 +302,8 @@ RC_GTEST_PROP(RunProperty, TakesWhatIsSimulatedWhereTimesAreGiven, ()) {
   spec.stages.assign(static_cast<std::size_t>(stages), order);
   for (std::int64_t k = 0; k < stages; ++k) {
     LoadOrder& stage = spec.stages[static_cast<std::size_t>(k)];
+    stage.first_layer = k;
+    stage.last_layer = k + 1;
     stage.with_embedding = k == 0;
     stage.with_head = k + 1 == stages;
   }
