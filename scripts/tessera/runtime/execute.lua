@@ -1,6 +1,7 @@
 -- ts.execute(plan, { model =, prompts = ... }): a plan that runs. What is measured stands beside what was predicted for
 -- the very prompts.
 
+local bitwidths_of = require "tessera.planning.plan_bitwidths"
 local core = require "tessera.core"
 local gpus_here = require "tessera.devices.detect.gpus_here"
 local host = require "tessera.host"
@@ -100,15 +101,6 @@ local function check_memory(plan, opt, gpus)
       .. "batch, or start stages elsewhere (workers = \"others\")"):format(core.format_bytes(total),
       core.format_bytes(here)))
   end
-end
-
--- Bitwidths of a whole engine, by layer.
-local function bitwidths_of(engine)
-  local list = {}
-  for _, stage in ipairs(engine.stages) do
-    for _, bitwidth in ipairs(stage.bitwidths) do list[#list + 1] = bitwidth end
-  end
-  return list
 end
 
 local function engines_of(plan, kv_bitwidth, gpus)

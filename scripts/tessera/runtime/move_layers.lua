@@ -55,14 +55,6 @@ local function give_ranks(stages, workers)
   end
 end
 
-local function changed_bits(before, after)
-  local count = 0
-  for i, bitwidth in ipairs(bitwidths_of(after)) do
-    if bitwidth ~= bitwidths_of(before)[i] then count = count + 1 end
-  end
-  return count
-end
-
 --- What ts.execute calls with an engine (from 1) and the rank that it has lost, and a list of what came of each call.
 return function(plan)
   local engines, rank = {}, 0
@@ -89,10 +81,10 @@ return function(plan)
       return nil
     end
     table.sort(devices)
-    local after, why = replan(engine.plan, engine.plan:problem().cluster:part(devices),
+    local after, told = replan(engine.plan, engine.plan:problem().cluster:part(devices),
       { lost = { gone }, time_limit_s = time_limit_s })
     if not after then
-      move.why = why.message
+      move.why = told.message
       return nil
     end
     local stages = stages_of(after)
@@ -103,7 +95,7 @@ return function(plan)
         return nil
       end
     end
-    move.changed_bits = changed_bits(engine.plan, after)
+    move.changed_bits = told.requantised_layers
     engine.plan, engine.stages = after, stages
     return { stages = stages, bitwidths = bitwidths_of(after) }
   end, moves
