@@ -16,6 +16,7 @@
 
 #include "tessera/core/access.h"
 #include "tessera/core/error.h"
+#include "tessera/core/signal_action.h"
 
 namespace tessera::app {
 namespace {
@@ -49,22 +50,6 @@ class Pipe {
     end = -1;
   }
   std::array<int, 2> ends_{-1, -1};
-};
-
-/// A program that stopped reading early must not end this one.
-class IgnoreSigpipe {
- public:
-  IgnoreSigpipe() {
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &ignore, &before_);
-  }
-  ~IgnoreSigpipe() { sigaction(SIGPIPE, &before_, nullptr); }
-  IgnoreSigpipe(const IgnoreSigpipe&) = delete;
-  IgnoreSigpipe& operator=(const IgnoreSigpipe&) = delete;
-
- private:
-  struct sigaction before_ {};
 };
 
 pid_t spawn(const std::vector<std::string>& words, const Pipe& in, const Pipe& out,
@@ -121,7 +106,8 @@ ProgramResult run_program(const std::vector<std::string>& words, const std::stri
                           std::size_t max_bytes) {
   check_may_start_processes(words[0]);
   Pipe in(words.at(0)), out(words[0]), err(words[0]);
-  const IgnoreSigpipe no_signal;
+  // A program that stopped reading early must not end this one.
+  const SignalAction no_signal(SIGPIPE, SIG_IGN);
   const pid_t child = spawn(words, in, out, err);
   in.close_read();
   out.close_write();

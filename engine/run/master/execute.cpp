@@ -16,6 +16,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/record_json.h"
+#include "tessera/core/signal_action.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lm/module.h"
@@ -78,24 +79,6 @@ bool is_wildcard(const std::string& host) {
 
 volatile std::sig_atomic_t is_terminated = 0;
 
-/// While it lives SIGTERM, by which launchers and schedulers end a process, ends the run and not
-/// the process, so that it can say what is done and, where a stage was lost, which.
-class Termination {
- public:
-  Termination() {
-    is_terminated = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { is_terminated = 1; };
-    ::sigaction(SIGTERM, &action, &before_);
-  }
-  ~Termination() { ::sigaction(SIGTERM, &before_, nullptr); }
-  Termination(const Termination&) = delete;
-  Termination& operator=(const Termination&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
-
 class Run {
  public:
   explicit Run(ExecuteRequest request)
@@ -124,7 +107,10 @@ class Run {
                             .build = request_.build});
     std::optional<LocalWorkers> workers;
     JobHooks hooks;
-    const Termination termination;
+    // By it launchers and schedulers end a process: it ends the run and not the process, so that
+    // that can say what is done and, where a stage was lost, which.
+    is_terminated = 0;
+    const SignalAction terminated(SIGTERM, [](int) { is_terminated = 1; });
     hooks.interrupted = [&] {
       return is_terminated != 0 || (request_.interrupted && request_.interrupted());
     };

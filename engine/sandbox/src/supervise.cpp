@@ -18,6 +18,7 @@
 
 #include "relay.h"
 #include "tessera/core/error.h"
+#include "tessera/core/signal_action.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/thread_pool.h"
 #include "tessera/core/units.h"
@@ -32,22 +33,6 @@ constexpr double kGraceS = 2;
 
 std::atomic<int> num_interrupts{0};
 void count_interrupt(int) { num_interrupts.fetch_add(1); }
-
-class InterruptHandler {
- public:
-  InterruptHandler() {
-    num_interrupts = 0;
-    struct sigaction action {};
-    action.sa_handler = count_interrupt;
-    ::sigaction(SIGINT, &action, &before_);
-  }
-  ~InterruptHandler() { ::sigaction(SIGINT, &before_, nullptr); }
-  InterruptHandler(const InterruptHandler&) = delete;
-  InterruptHandler& operator=(const InterruptHandler&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -163,7 +148,8 @@ double own_memory_bytes() {
 }
 
 int supervise(const Limits& limits, const std::function<int()>& work) {
-  const InterruptHandler handler;
+  num_interrupts = 0;
+  const SignalAction counted(SIGINT, count_interrupt);
   Relay out(STDOUT_FILENO), err(STDERR_FILENO);
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
