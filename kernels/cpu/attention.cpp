@@ -1,41 +1,17 @@
 #include "tessera/kernels/attention.h"
 
-#include <cmath>
 #include <cstring>
 
+#include "attention_arguments.h"
 #include "attention_task.h"
-#include "check.h"
 #include "versions.h"
 
 namespace tessera::kernels {
 namespace {
 
-bool valid_shape(const KvBlocks& b) {
-  const bool known = b.type == KvType::f32 || b.type == KvType::f16 || b.type == KvType::bf16 ||
-                     b.type == KvType::int8;
-  return known && cpu::valid_shape(b.num_blocks, b.block_size) &&
-         cpu::valid_shape(b.num_kv_heads, b.head_dim) &&
-         cpu::valid_shape(b.num_blocks * b.block_size, b.num_kv_heads * b.head_dim);
-}
-
-bool valid(const KvBlocks& b) {
-  return valid_shape(b) && b.keys != nullptr && b.values != nullptr &&
-         (b.type != KvType::int8 || (b.key_scale != nullptr && b.value_scale != nullptr));
-}
-
-bool valid(const AttentionForm& form, const KvBlocks& blocks) {
-  return form.num_heads > 0 && form.num_heads % blocks.num_kv_heads == 0 &&
-         cpu::valid_shape(form.num_heads, blocks.head_dim) && std::isfinite(form.scale) &&
-         form.softcap >= 0 && std::isfinite(form.softcap) && form.window >= 0;
-}
-
 /// All but the tables of blocks.
 bool valid(const RaggedBatch& batch, const KvBlocks& blocks) {
-  if (batch.num_sequences <= 0 || batch.query_start == nullptr || batch.context_tokens == nullptr ||
-      batch.block_table == nullptr || !cpu::valid_shape(batch.num_sequences, batch.max_blocks) ||
-      batch.query_start[0] < 0) {
-    return false;
-  }
+  if (!cpu::has_tables(batch) || batch.query_start[0] < 0) return false;
   for (std::int64_t s = 0; s < batch.num_sequences; ++s) {
     const std::int64_t queries =
         std::int64_t{batch.query_start[s + 1]} - std::int64_t{batch.query_start[s]};
@@ -93,13 +69,13 @@ void store(const float* from, const KvBlocks& b, std::int64_t token, void* all, 
 }  // namespace
 
 std::int64_t kv_bytes(KvBlocks b) {
-  if (!valid_shape(b)) return 0;
+  if (!cpu::valid_shape(b)) return 0;
   return b.num_blocks * b.block_size * b.num_kv_heads * b.head_dim * cpu::size_of(b.type);
 }
 
 Status store_kv(const float* keys, const float* values, std::int64_t stride, Rows rows,
                 const std::int64_t* slots, KvBlocks blocks) {
-  if (!valid(blocks) || keys == nullptr || values == nullptr || slots == nullptr ||
+  if (!cpu::valid(blocks) || keys == nullptr || values == nullptr || slots == nullptr ||
       !cpu::valid(rows, rows.last) || stride < blocks.num_kv_heads * blocks.head_dim ||
       !cpu::valid_shape(rows.last, stride)) {
     return Status::invalid_argument;
@@ -124,7 +100,7 @@ Status store_kv(const float* keys, const float* values, std::int64_t stride, Row
 }
 
 std::int64_t num_attention_tasks(RaggedBatch batch, KvBlocks blocks, AttentionForm form) {
-  if (!valid_shape(blocks) || !valid(form, blocks) || !valid(batch, blocks)) return 0;
+  if (!cpu::valid_shape(blocks) || !cpu::valid(form, blocks) || !valid(batch, blocks)) return 0;
   std::int64_t count = 0;
   for (std::int64_t s = 0; s < batch.num_sequences; ++s) {
     count += tiles_of(batch, form.num_heads / blocks.num_kv_heads, s) * blocks.num_kv_heads;
@@ -135,7 +111,7 @@ std::int64_t num_attention_tasks(RaggedBatch batch, KvBlocks blocks, AttentionFo
 Status paged_attention(const float* queries, std::int64_t stride, RaggedBatch batch,
                        AttentionForm form, KvBlocks blocks, Rows tasks, float* out,
                        std::int64_t out_stride) {
-  if (queries == nullptr || out == nullptr || !valid(blocks) || !valid(form, blocks) ||
+  if (queries == nullptr || out == nullptr || !cpu::valid(blocks) || !cpu::valid(form, blocks) ||
       !valid(batch, blocks) || stride < form.num_heads * blocks.head_dim ||
       out_stride < form.num_heads * blocks.head_dim ||
       !cpu::valid(tasks, num_attention_tasks(batch, blocks, form))) {

@@ -112,10 +112,7 @@ TESSERA_DEVICE DecodeScale decode_scale(const GemmArguments& p, RawDecodeScale r
 #pragma unroll
   for (int upper = 0; upper < 2; ++upper) {
     const auto bits = static_cast<std::uint16_t>(raw.scales >> (16 * upper));
-    // Both, and then one of them: a branch would cost more.
-    const std::uint32_t of_f16 = __float_as_uint(f32_of_f16(bits)),
-                        of_bf16 = static_cast<std::uint32_t>(bits) << 16;
-    const float scale = __uint_as_float((of_f16 & p.f16_mask) | (of_bf16 & ~p.f16_mask));
+    const float scale = scale_of_16(p, bits);
     out.scale[upper] = scale * Codes::unit(upper);
     // A byte under the exponent of 2^23 is 2^23 + byte, so one exact multiply-add does the rest.
     const float zero_point =

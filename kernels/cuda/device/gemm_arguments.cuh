@@ -39,6 +39,13 @@ TESSERA_DEVICE int group_of_tile(const GemmArguments& p, int column_tile) {
       multiply_high(static_cast<std::uint32_t>(column_tile), p.tile_reciprocal));
 }
 
+/// A scale of 16 bits. Both types, and then one of them: a branch would cost more.
+TESSERA_DEVICE float scale_of_16(const GemmArguments& p, std::uint16_t bits) {
+  const std::uint32_t of_f16 = __float_as_uint(f32_of_f16(bits)),
+                      of_bf16 = static_cast<std::uint32_t>(bits) << 16;
+  return __uint_as_float((of_f16 & p.f16_mask) | (of_bf16 & ~p.f16_mask));
+}
+
 /// Scales and zero points of a lane's two rows as they are in memory, so that a load can be under
 /// way.
 struct RawScales {

@@ -117,10 +117,9 @@ class TileScales {
     const int group = p.num_groups - groups_;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const std::int64_t at =
-          (static_cast<std::int64_t>(min(row_tile + r, p.row_tiles - 1)) * p.num_groups + group) *
-              kTileRows +
-          lane / 4 * 2;
+      const std::int64_t row =
+          static_cast<std::int64_t>(min(row_tile + r, p.row_tiles - 1)) * kTileRows + lane / 4;
+      const std::int64_t at = scale_index(row, group, p.num_groups);
       scales_[r] =
           static_cast<const unsigned char*>(p.scales) + at * (p.scale_type == Real::f32 ? 4 : 2);
       // Without zero points nothing is read from there.
@@ -164,11 +163,8 @@ class TileScales {
 #pragma unroll
       for (int upper = 0; upper < 2; ++upper) {
         const auto bits = static_cast<std::uint16_t>(raw_[r].x >> (16 * upper));
-        // Both, and then one of them: a branch would cost more.
-        const std::uint32_t of_16 = (__float_as_uint(f32_of_f16(bits)) & p.f16_mask) |
-                                    (static_cast<std::uint32_t>(bits) << 16 & ~p.f16_mask);
         const std::uint32_t of_32 = upper ? raw_[r].y : raw_[r].x;
-        scale[r][upper] = __uint_as_float(p.scale_type == Real::f32 ? of_32 : of_16);
+        scale[r][upper] = p.scale_type == Real::f32 ? __uint_as_float(of_32) : scale_of_16(p, bits);
         // A byte under the exponent of 2^23 is 2^23 + byte.
         zero_point[upper] =
             __uint_as_float(pick_bytes(zeros_[r], 0x4b000000, 0x7440 + upper)) - 8388608.0f;

@@ -8,10 +8,6 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-bool is_aligned(const void* pointer, std::uintptr_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
-}
-
 /// ceil(2^32 / d); group_of() and group_of_tile() multiply with it.
 std::uint64_t reciprocal(std::int64_t d) {
   return ((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(d) - 1) /

@@ -56,8 +56,7 @@ double split_us(Device device, const Tile& tile, std::int64_t tokens, std::int64
   constexpr double kLaunchUs = 2, kL2BytesPerUs = 5e6;
   constexpr int kFillTiles = 4;
   const std::int64_t sms = device.num_multiprocessors;
-  const std::int64_t blocks =
-      (rows + kBlockRows - 1) / kBlockRows * ((tokens + tile.tokens - 1) / tile.tokens) * splits;
+  const std::int64_t blocks = num_tiles(rows, kBlockRows) * num_tiles(tokens, tile.tokens) * splits;
   const auto tile_us = [&](std::int64_t resident) {
     return std::max(tile.alone_us, static_cast<double>(resident) * tile.busy_us);
   };
@@ -75,7 +74,7 @@ int choose_splits(Device device, GemmKernel kernel, std::int64_t tokens, std::in
                   std::int64_t columns) {
   if (kernel < GemmKernel::tile_32 || kernel > GemmKernel::tile_128) return 1;
   const Tile tile = tile_of(kernel);
-  const std::int64_t column_tiles = (columns + kTileColumns - 1) / kTileColumns;
+  const std::int64_t column_tiles = num_tiles(columns, kTileColumns);
   std::int64_t best = 1;
   double least = split_us(device, tile, tokens, rows, column_tiles, 1);
   for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(column_tiles / 8, 16); ++splits) {

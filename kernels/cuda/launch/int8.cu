@@ -11,8 +11,6 @@ namespace {
 constexpr std::int64_t kMaxLines = std::int64_t{1}
                                    << 21;  // tokens and rows: a grid has 65535 blocks in y
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 Status int8_gemm(Device device, const std::int8_t* codes, const float* scale, std::int64_t tokens,
@@ -33,7 +31,7 @@ Status int8_gemm(Device device, const std::int8_t* codes, const float* scale, st
       static_cast<int>(tokens),
       static_cast<int>(weights.rows),
       static_cast<int>(weights.columns),
-      is_aligned(codes) && is_aligned(weights.codes) && weights.columns % 16 == 0};
+      is_aligned(codes, 16) && is_aligned(weights.codes, 16) && weights.columns % 16 == 0};
   if (device.compute_capability >= 75) {
     const dim3 grid{blocks_of(weights.rows, kInt8Rows), blocks_of(tokens, kInt8Tokens), 1};
     return launch(int8_gemm_kernel, grid, dim3{kInt8Threads, 1, 1}, 0, stream, p);

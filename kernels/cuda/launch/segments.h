@@ -15,6 +15,10 @@ inline unsigned blocks_of(std::int64_t count, std::int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
 }
 
+inline bool is_aligned(const void* pointer, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
 /// Segments up to this long are a warp's work, longer ones a block's.
 inline constexpr std::int64_t kWarpSegment = 2048;
 
