@@ -117,7 +117,8 @@ TEST_P(EveryDecoder, GivesTheSameBesideOtherSequences) {
 TEST_P(EveryDecoder, GivesTheSameOnAnyNumberOfThreads) {
   const auto alone = load_decoder({.path = decoder_path(GetParam()), .num_threads = 1});
   const auto& ids = expected[0].ids;
-  EXPECT_EQ(run_in_pieces(*alone, ids, ids.size()), run_in_pieces(*model, ids, ids.size()));
+  EXPECT_TRUE(
+      same_numbers(run_in_pieces(*alone, ids, ids.size()), run_in_pieces(*model, ids, ids.size())));
 }
 
 TEST_P(EveryDecoder, RunsInPartsOfItsLayers) {
@@ -133,7 +134,7 @@ TEST_P(EveryDecoder, RunsInPartsOfItsLayers) {
   for (std::int64_t layer = 0; layer < shape.num_layers; ++layer)
     model->run_layers(layer, layer + 1, {&step, 1}, *cache, hidden);
   model->head(hidden, logits);
-  EXPECT_EQ(logits, run_in_pieces(*model, ids, ids.size()));
+  EXPECT_TRUE(same_numbers(logits, run_in_pieces(*model, ids, ids.size())));
 }
 
 TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
@@ -157,7 +158,7 @@ TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
     front->run_layers(0, cut, {&step, 1}, *front_cache, hidden);
     back->run_layers(cut, shape.num_layers, {&step, 1}, *back_cache, hidden);
     back->head(hidden, logits);
-    EXPECT_EQ(logits, whole);
+    EXPECT_TRUE(same_numbers(logits, whole));
   }
 }
 
@@ -179,7 +180,8 @@ TEST_P(EveryDecoder, ReadsOnlyWhatItDoesNotHold) {
     EXPECT_EQ(read, 1);
     held.reset();
     EXPECT_EQ(whole->weight_bytes(), model->weight_bytes());
-    EXPECT_EQ(run_in_pieces(*whole, ids, ids.size()), run_in_pieces(*model, ids, ids.size()));
+    EXPECT_TRUE(same_numbers(run_in_pieces(*whole, ids, ids.size()),
+                             run_in_pieces(*model, ids, ids.size())));
   }
 }
 
@@ -284,8 +286,8 @@ TEST(PartOfADecoder, ReadsALayerOfOtherBitsAnew) {
       load_decoder({.path = path, .layers = forms, .held = held, .progress = count});
   EXPECT_EQ(read, 1);
   const std::vector<std::int32_t> ids = {1, 2, 3};
-  EXPECT_EQ(run_in_pieces(*changed, ids, 3),
-            run_in_pieces(*load_decoder({.path = path, .layers = forms}), ids, 3));
+  EXPECT_TRUE(same_numbers(run_in_pieces(*changed, ids, 3),
+                           run_in_pieces(*load_decoder({.path = path, .layers = forms}), ids, 3)));
   EXPECT_NE(run_in_pieces(*changed, ids, 3), run_in_pieces(*held, ids, 3));
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <filesystem>
+#include <iomanip>
 #include <string>
 #include <vector>
 
@@ -77,6 +80,29 @@ inline std::vector<float> run_in_pieces(const LanguageModel& model,
     logits.insert(logits.end(), own.begin(), own.end());
   }
   return logits;
+}
+
+/// Passes where all numbers are the same; says how many are not, and the first and the farthest of
+/// them, since GoogleTest prints the first 32 of a list in six digits.
+inline testing::AssertionResult same_numbers(const std::vector<float>& got,
+                                             const std::vector<float>& wanted) {
+  if (got.size() != wanted.size())
+    return testing::AssertionFailure() << got.size() << " numbers, not " << wanted.size();
+  std::size_t count = 0, first = 0, last = 0, farthest = 0;
+  const auto apart = [&](std::size_t i) { return std::abs(got[i] - wanted[i]); };
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == wanted[i]) continue;
+    if (count++ == 0) first = farthest = i;
+    last = i;
+    if (!(apart(i) <= apart(farthest))) farthest = i;
+  }
+  if (count == 0) return testing::AssertionSuccess();
+  auto failure = testing::AssertionFailure();
+  failure << std::setprecision(9) << count << " of " << got.size() << " numbers differ, from "
+          << first << " to " << last << ":";
+  for (const std::size_t i : {first, farthest})
+    failure << " [" << i << "] is " << got[i] << ", not " << wanted[i] << ";";
+  return failure;
 }
 
 /// Largest difference over the largest number expected.
