@@ -294,6 +294,37 @@ describe("ts.execute", function()
     end
   end)
 
+  -- One comes again as others start it anew; the next time nobody does.
+  it_runs("awaits a worker that others have started, then moves its layers", function()
+    local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 3, bitwidths = { 4 } })
+    local function start(rank)
+      os.execute(("'%s' stage --rank %d --connect 127.0.0.1:29743 >/dev/null 2>&1 &"):format(host.program, rank))
+    end
+    local answers, remedies = 0, {}
+    local opt = options { recover = true, ignore_stop_tokens = true, workers = "others", port = 29743,
+      start_limit_s = 2 }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 2 or answers == 5 then os.execute "pkill -KILL -f -- '[s]tage --rank 1 --connect 127.0.0.1:29743'" end
+    end
+    opt.on_fault = function(fault)
+      remedies[#remedies + 1] = fault.remedy
+      assert.equal(1, fault.rank)
+      if #remedies == 1 then start(1) end
+    end
+    start(0)
+    start(1)
+    local run = ts.execute(plan, opt)
+    assert.equal(#texts, answers)
+    assert.same({ "awaited", "awaited", "moved" }, remedies)
+    assert.same({ 1, 1, 0 }, { run.replans, #run.stages, run.moves[1].changed_bits })
+    assert.matches("did not come again within 2 s", run.faults[3].why)
+    for key in pairs { recover = 0, workers = 0, port = 0, start_limit_s = 0, on_answer = 0, on_fault = 0 } do
+      opt[key] = nil
+    end
+    is_same(plan, opt, run)
+  end)
+
   it_runs("names the stage that was lost, keeps what was answered, and its journal goes on there", function()
     local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 2 })
     local journal = support.temporary()
@@ -362,7 +393,6 @@ describe("ts.execute", function()
     refuses("more than the 100 that the plan's cache has for a request", { max_tokens = 98 })
     refuses("none of the 512", { prompts = { { tokens = { 5, 100000 } } } }, "out_of_range")
     refuses("is reached from other machines", { host = "0.0.0.0" })
-    refuses("only workers that the master starts itself", { recover = true, workers = "others" })
     refuses("stage 1 needs", { stage_memory_gib = 0.001 })
     refuses("unknown option 'promts'", { promts = {} })
     local other = assert(ts.plan(ts.problem { model = "opt-125m", cluster = "1xT4-16G" }))
@@ -395,6 +425,20 @@ describe("c10d between stages", function()
     local run = ts.execute(plan, opt)
     assert.equal(1, #run.faults)
     assert.same({ 2, 2 }, { run.faults[1].rank, run.faults[1].stage })
+    is_same(plan, opt, run)
+  end, no_torch)
+
+  it_runs("moves layers to the workers that are left, in a group of those", function()
+    local plan = plan_of({ { 4, 4 }, { 4, 4 }, { 4, 4 } }, { batch_size = 3, bitwidths = { 4 } })
+    local answers = 0
+    local opt = options { transport = "c10d", recover = true, ignore_stop_tokens = true }
+    opt.on_answer = function()
+      answers = answers + 1
+      if answers == 2 or answers == 5 or answers == 8 then signal("KILL", 1) end
+    end
+    local run = ts.execute(plan, opt)
+    assert.same({ 3, 1, 2 }, { #run.faults, run.replans, #run.stages })
+    opt.on_answer, opt.recover = nil, nil
     is_same(plan, opt, run)
   end, no_torch)
 

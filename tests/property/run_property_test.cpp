@@ -122,7 +122,11 @@ class Harness {
     hooks.replan = [this](std::size_t engine, std::int32_t rank) { return replan(engine, rank); };
     hooks.restart = [this](std::int32_t rank) {
       network_.kill(rank);
-      network_.at(network_.now() + 50'000'000, [this, rank] { start_worker(rank); });
+      Rng& rng = network_.rng();
+      const Nanoseconds delay = by_others_ ? rng.integer(0, 15'000) * 1'000'000 : 50'000'000;
+      const bool comes = !by_others_ || rng.integer(0, 3) > 0;
+      if (comes) network_.at(network_.now() + delay, [this, rank] { start_worker(rank); });
+      return !by_others_;
     };
     hooks.interrupted = [this, interrupt] { return network_.now() >= interrupt; };
     hooks.answered = [this](std::size_t prompt, const Answer&) { ++times_answered_[prompt]; };
@@ -158,6 +162,8 @@ class Harness {
   VirtualNetwork& network() { return network_; }
   /// Every step of a stage takes so much longer.
   void slow_down(Nanoseconds delay) { delay_ = delay; }
+  /// Who starts workers again does so when he likes, too late for the limit of 10 s, or never.
+  void leave_to_others() { by_others_ = true; }
   std::int64_t num_ranks() const { return num_ranks_; }
   /// How often nothing was left of an engine.
   std::int64_t num_given_up() const { return num_given_up_; }
@@ -213,6 +219,7 @@ class Harness {
   std::vector<std::vector<std::int32_t>> ranks_left_;  ///< by engine
   std::int64_t num_given_up_ = 0;
   Nanoseconds delay_ = 0;
+  bool by_others_ = false;
 };
 
 // A fault at any time until then, of any kind.
@@ -357,12 +364,15 @@ RC_GTEST_PROP(RunProperty, GoesOnWithTheStagesThatAreLeft, ()) {
     for (LoadOrder& stage : spec.stages) stage.tensor_ranks = 1;
   }
   Harness harness(std::move(setup), seed, true, kNoTime, rng.integer(0, 1));
+  const bool by_others = rng.integer(0, 1) == 1;
+  if (by_others) harness.leave_to_others();
   const std::int64_t faults = rng.integer(1, 4);
   for (std::int64_t i = 0; i < faults; ++i) break_something(harness, rng, 100);
   const bool ended = harness.run();
   RC_LOG() << name_of(harness.job().state()) << ": " << harness.job().why() << "\n";
   for (const Fault& fault : harness.job().faults()) {
     RC_LOG() << fault.rank << " at " << fault.at << ": " << fault.why << "\n";
+    RC_ASSERT(fault.remedy != (by_others ? Remedy::restarted : Remedy::awaited));
   }
   RC_ASSERT(ended);
   RC_ASSERT(harness.network().now() < 300 * kSecond);  // and no step had to be given up

@@ -135,8 +135,26 @@ run::Prompt prompt_of(const RequestReader& given, const lm::SamplingOptions& sam
   return prompt;
 }
 
+void push_fault(lua_State* L, const run::Fault& fault) {
+  lua_createtable(L, 0, 6);
+  lua_kit::set_integer(L, "rank", fault.rank);
+  lua_kit::set_integer(L, "engine", fault.engine + 1);
+  lua_kit::set_integer(L, "stage", fault.stage + 1);
+  lua_kit::set_number(L, "at_s", static_cast<double>(fault.at) / run::kSecond);
+  lua_kit::set_text(L, "why", fault.why);
+  lua_kit::set_text(L, "remedy", name_of(fault.remedy));
+}
+
 void set_callbacks(const lua_kit::Options& options, run::ExecuteRequest& request) {
   lua_State* L = options.state();
+  if (options.push("on_fault")) {
+    auto function = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_fault"));
+    request.faulted = [function](const run::Fault& fault) {
+      push_fault(function->state(), fault);
+      function->call(1, 0);
+    };
+  }
+  lua_pop(L, 1);
   if (options.push("on_answer")) {
     auto function = std::make_shared<lua_kit::LuaFunction>(L, -1, options.path_of("on_answer"));
     request.answered = [function](std::size_t prompt, const run::Answer& answer) {
@@ -217,13 +235,7 @@ void push_stages(lua_State* L, const Executed& executed) {
 void push_faults(lua_State* L, const Executed& executed) {
   lua_createtable(L, static_cast<int>(executed.faults.size()), 0);
   for (std::size_t i = 0; i < executed.faults.size(); ++i) {
-    const run::Fault& fault = executed.faults[i];
-    lua_createtable(L, 0, 5);
-    lua_kit::set_integer(L, "rank", fault.rank);
-    lua_kit::set_integer(L, "engine", fault.engine + 1);
-    lua_kit::set_integer(L, "stage", fault.stage + 1);
-    lua_kit::set_number(L, "at_s", static_cast<double>(fault.at) / run::kSecond);
-    lua_kit::set_text(L, "why", fault.why);
+    push_fault(L, executed.faults[i]);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   lua_setfield(L, -2, "faults");
@@ -410,6 +422,11 @@ OptionTable make_execute_options() {
                            .doc = "Called as each prompt is answered, with its number",
                            .lua_type = "fun(prompt: integer, tokens: integer[], stop_reason: "
                                        "string)"});
+  table.options.push_back({.name = "on_fault",
+                           .type = OptionType::callback,
+                           .doc = "Called as a worker is lost, with what run.faults has of it; its "
+                                  "remedy is restarted, awaited, moved (its layers) or none",
+                           .lua_type = "fun(fault: table)"});
   table.options.push_back({.name = "progress",
                            .type = OptionType::callback,
                            .doc = "Called while workers load and prompts are answered; false for "

@@ -115,6 +115,7 @@ class Run {
       return is_terminated != 0 || (request_.interrupted && request_.interrupted());
     };
     hooks.progress = request_.progress;
+    hooks.faulted = request_.faulted;
     if (request_.replan) {
       hooks.replan = [&](std::size_t engine, std::int32_t rank) { return replan(engine, rank); };
     }
@@ -140,11 +141,12 @@ class Run {
                       is_wildcard(request_.options.host) ? "127.0.0.1" : request_.options.host,
                       transport.port()),
           secret_, num_ranks});
-      hooks.restart = [&](std::int32_t rank) {
-        if (starts(rank)) workers->start(rank);
-      };
       hooks.ending = [&](std::int32_t rank) { return workers->ending(rank); };
     }
+    hooks.restart = [&](std::int32_t rank) {
+      if (starts(rank)) workers->start(rank);
+      return starts(rank);
+    };
     const Nanoseconds begin = transport.now();
     Job master(std::move(job), result_.answers, transport, std::move(hooks));
     for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
@@ -185,11 +187,6 @@ class Run {
     check_may_start_processes("ts.execute");
     if (request_.prompts.empty()) refuse("prompts", "there are none");
     check_ranks();
-    if (request_.options.recover && request_.options.workers != Starter::itself) {
-      refuse("recover",
-             "only workers that the master starts itself are started again; a journal keeps the "
-             "answers of a run whose workers others start");
-    }
     check_secret(request_.options.host, !request_.options.secret_file.empty());
     for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
       check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));

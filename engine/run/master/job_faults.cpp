@@ -26,23 +26,33 @@ bool Job::may_restart(std::int32_t rank) {
   return true;
 }
 
-void Job::lost(std::int32_t rank, const std::string& why) {
+void Job::lost(std::int32_t rank, const std::string& why, bool may_return) {
   Rank& r = ranks_[static_cast<std::size_t>(rank)];
   if (r.state == Rank::State::retired) return;
   r.state = Rank::State::absent;
   const std::string ending = hooks_.ending ? hooks_.ending(rank) : "";
-  const std::string what = ending.empty() ? why : ending;
-  faults_.push_back({rank, static_cast<std::int64_t>(r.engine), static_cast<std::int64_t>(r.stage),
-                     start_ > 0 ? transport_.now() - start_ : 0, what});
+  Fault fault{.rank = rank,
+              .engine = static_cast<std::int64_t>(r.engine),
+              .stage = static_cast<std::int64_t>(r.stage),
+              .at = start_ > 0 ? transport_.now() - start_ : 0,
+              .why = ending.empty() ? why : ending};
   Engine& engine = *engines_[r.engine];
   if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
-  if (may_restart(rank)) {
-    lose_steps(engine);
+  fault.remedy = remedy(rank, may_return);
+  faults_.push_back(fault);
+  if (is_done()) return;
+  if (hooks_.faulted) ask([&] { hooks_.faulted(fault); });
+  if (fault.remedy == Remedy::none) fail(rank, fault.why);
+}
+
+Remedy Job::remedy(std::int32_t rank, bool may_return) {
+  if (may_return && may_restart(rank)) {
+    Rank& r = ranks_[static_cast<std::size_t>(rank)];
+    lose_steps(*engines_[r.engine]);
     r.process = 0;
-    hooks_.restart(rank);
-  } else if (!replan(rank)) {
-    fail(rank, what);
+    return hooks_.restart(rank) ? Remedy::restarted : Remedy::awaited;
   }
+  return replan(rank) ? Remedy::moved : Remedy::none;
 }
 
 void Job::lose_steps(Engine& engine) {
@@ -136,8 +146,8 @@ void Job::check_limits() {
     const Rank& r = ranks_[static_cast<std::size_t>(rank)];
     if (r.state != Rank::State::absent || r.restarts.empty()) continue;
     if (now - r.restarts.back() < options_.start_limit) continue;
-    lost(rank,
-         fmt::format("started again, it did not come within {} s", options_.start_limit / kSecond));
+    lost(rank, fmt::format("it did not come again within {} s", options_.start_limit / kSecond),
+         false);
     if (is_done()) return;
   }
   for (const auto& engine : engines_) {

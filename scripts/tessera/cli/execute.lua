@@ -53,10 +53,6 @@ local function summary(run)
   local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s, hidden states by %s\n"):format(
     answered, #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s), run.transport)
     .. stage_lines(run)
-  for _, fault in ipairs(run.faults) do
-    text = text .. ("  fault at %s: stage %d (rank %d) %s\n"):format(seconds(fault.at_s), fault.stage, fault.rank,
-      fault.why)
-  end
   for _, move in ipairs(run.moves) do
     text = text .. (move.why and ("  no new plan without rank %d: %s\n"):format(move.lost_rank, move.why)
       or ("  layers of rank %d moved to those that were left, %d at another bitwidth than before\n"):format(
@@ -70,6 +66,25 @@ local function summary(run)
   return text
 end
 
+local function value_of(options, name)
+  for _, option in ipairs(core.options_of "ts.execute") do
+    if option.name == name then return options[name] or option.default end
+  end
+end
+
+-- As it happens: who has started workers elsewhere is asked to start one again.
+local function fault_line(fault, options)
+  local line = ("fault at %s: stage %d (rank %d) %s"):format(seconds(fault.at_s), fault.stage, fault.rank, fault.why)
+  local text = ({
+    none = "the run ends",
+    restarted = "it is started again",
+    moved = "its layers go to the workers that are left",
+    awaited = ("awaited for %s s, then its layers go to those that are left: tessera stage --rank %d --connect %s:%s")
+      :format(value_of(options, "start_limit_s"), fault.rank, value_of(options, "host"), value_of(options, "port")),
+  })[fault.remedy]
+  return ("%s; %s\n"):format(line, text)
+end
+
 local function print_answers(run)
   for _, request in ipairs(run.requests) do
     terminal.out:write(("%d\t%s\n"):format(request.index, request.text and request.text:gsub("[\t\n\r]", " ") or ""))
@@ -78,7 +93,8 @@ end
 
 local function as_data(run)
   local data = { requests = run.requests, partial = run.partial, faults = run.faults, replans = run.replans,
-    moves = run.moves, state = run.state, stages = run.stages, error = run.error }
+    moves = run.moves, state = run.state, stages = run.stages, error = run.error, num_refused = run.num_refused,
+    last_refused = run.last_refused }
   for _, name in ipairs { "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
     "decode_round_s", "throughput_tok_s" } do
     data[name] = run[name]
@@ -115,6 +131,7 @@ function M.main(given)
     local has_torch = host.version.libtorch ~= "none"
     if here.launcher == "torchrun" and has_torch then options.transport = options.transport or "c10d" end
   end
+  function options.on_fault(fault) terminal.err:write(fault_line(fault, options)) end
   local run = ts.execute(plan, options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end
   terminal.err:write(summary(run))

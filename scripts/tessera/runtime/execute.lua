@@ -275,6 +275,13 @@ return function(plan, given)
   for key, value in pairs(type(given) == "table" and given or {}) do opt[key] = value end
   local draw, clear = drawn(opt.progress)
   opt.progress = draw
+  if opt.on_fault then
+    local on_fault = opt.on_fault
+    function opt.on_fault(fault)
+      clear()
+      on_fault(fault)
+    end
+  end
   runtime.check_options(type(given) == "table" and opt or given)
   check_plan(plan)
   local gpus = gpus_of(plan, opt)

@@ -81,6 +81,7 @@ struct ExecuteRequest {
   std::function<std::optional<NewStages>(std::size_t engine, std::int32_t rank)> replan = {};
   std::function<bool()> interrupted = {};
   std::function<void(std::size_t prompt, const Answer& answer)> answered = {};
+  std::function<void(const Fault& fault)> faulted = {};
   std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
       progress = {};
 };
@@ -177,13 +178,13 @@ struct Fields<run::ExecuteOptions> {
                       .as_option = AsOption::defaulted}),
       field<&O::recover>({.name = "recover",
                           .doc = "A worker that is lost is started again, twice a minute at "
-                                 "most, then its layers move to those that are left; what was not "
-                                 "answered is computed again",
+                                 "most, or awaited where others started it; then its layers move "
+                                 "to those that are left. What was not answered is computed again",
                           .as_option = AsOption::defaulted}),
       field<&O::journal>({.name = "journal",
                           .doc = "File that keeps the answers; a run that finds it goes on there"}),
       field<&O::start_limit_s>({.name = "start_limit_s",
-                                .doc = "Until all workers have come, or one that was started again",
+                                .doc = "Until all workers have come, or one that was lost again",
                                 .unit = "s",
                                 .min = 0.1,
                                 .max = 1e6,

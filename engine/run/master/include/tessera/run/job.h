@@ -40,17 +40,34 @@ struct JobOptions {
   std::int64_t max_context_tokens = 0;    ///< of the model
   bool recover = false;
   bool by_process_group = false;            ///< hidden states, where an engine has several ranks
-  Nanoseconds start_limit = 120 * kSecond;  ///< until all workers have come, or one again
+  Nanoseconds start_limit = 120 * kSecond;  ///< until all workers have come, or one comes again
   Nanoseconds load_limit = 3600 * kSecond;  ///< until all are loaded
   Nanoseconds step_limit = 0;  ///< of the oldest step under way; 0: 30 s and 10 times its
                                ///< prediction, or 600 s where it has none
   std::int64_t most_restarts_per_minute = 2;  ///< of one worker
 };
 
+/// What a job does about a worker that is lost.
+enum class Remedy {
+  none,       ///< the run ends
+  restarted,  ///< it is started again
+  awaited,    ///< others started it, and are to do so again
+  moved,      ///< its layers go to those that are left
+};
+
+/// A worker that was lost, or would not go on.
+struct Fault {
+  std::int32_t rank = 0;
+  std::int64_t engine = 0, stage = 0;
+  Nanoseconds at = 0;  ///< from the start of the run
+  std::string why;
+  Remedy remedy = Remedy::none;
+};
+
 /// What a job asks of those around it.
 struct JobHooks {
-  /// Starts a worker where it was, after it is gone. Absent: workers are started by others.
-  std::function<void(std::int32_t rank)> restart;
+  /// Starts a worker where it was, after it is gone; false where that is for others to do.
+  std::function<bool(std::int32_t rank)> restart;
   /// A rank is lost for good: where its engine's layers go, on ranks that it has left. Empty: it
   /// cannot go on. Absent: none can.
   std::function<std::vector<MovedStage>(std::size_t engine, std::int32_t rank)> replan;
@@ -61,6 +78,7 @@ struct JobHooks {
   /// How a worker's process ended, where that is known: "signal 9 (killed)".
   std::function<std::string(std::int32_t rank)> ending;
   std::function<bool()> interrupted;
+  std::function<void(const Fault& fault)> faulted;
   std::function<void(std::size_t prompt, const Answer& answer)> answered;
   /// Of loading (ranks), then of answers (prompts, and tokens generated so far).
   std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
@@ -68,14 +86,6 @@ struct JobHooks {
 };
 
 enum class JobState { connecting, loading, running, recovering, done, failed, interrupted };
-
-/// A worker that was lost, or would not go on.
-struct Fault {
-  std::int32_t rank = 0;
-  std::int64_t engine = 0, stage = 0;
-  Nanoseconds at = 0;  ///< from the start of the run
-  std::string why;
-};
 
 /// The master of a run: loads a model over its workers, has every prompt answered by the engines'
 /// schedulers, and starts again what was lost.
@@ -116,7 +126,8 @@ class Job final : public Actor {
   struct Rank;
 
   void joined(const Event& event);
-  void lost(std::int32_t rank, const std::string& why);
+  void lost(std::int32_t rank, const std::string& why, bool may_return = true);
+  Remedy remedy(std::int32_t rank, bool may_return);
   void take(std::int32_t rank, const Message& message);
   void send_load(std::int32_t rank);
   void is_loaded(std::int32_t rank);
@@ -170,5 +181,12 @@ inline constexpr auto kEnumNames<run::JobState> =
                                {run::JobState::done, "done"},
                                {run::JobState::failed, "failed"},
                                {run::JobState::interrupted, "interrupted"}});
+
+template <>
+inline constexpr auto kEnumNames<run::Remedy> =
+    enum_names<run::Remedy>({{run::Remedy::none, "none"},
+                             {run::Remedy::restarted, "restarted"},
+                             {run::Remedy::awaited, "awaited"},
+                             {run::Remedy::moved, "moved"}});
 
 }  // namespace tessera
