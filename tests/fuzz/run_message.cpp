@@ -55,6 +55,8 @@ void read_body(const Message& message) {
       return read_record<ResetOrder>(message);
     case Kind::failed:
       return read_record<Failure>(message);
+    case Kind::unlinked:
+      return read_record<Unlinked>(message);
     case Kind::step:
       return require_same(message, step_order_of(message), step_order_of);
     case Kind::hidden:

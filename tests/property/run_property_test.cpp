@@ -228,13 +228,16 @@ void break_something(Harness& harness, Rng& rng, std::int64_t most_ms) {
   // Workers have come after some milliseconds; before, the run waits for them.
   const Nanoseconds when = rng.integer(5, most_ms) * 1'000'000;
   const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
-  switch (rng.integer(0, 3)) {
+  const auto next = static_cast<Peer>(rank + 1 < harness.num_ranks() ? rank + 1 : kMaster);
+  switch (rng.integer(0, 4)) {
     case 0:
       return network.at(when, [&network, rank] { network.kill(rank); });
     case 1:
       return network.at(when, [&network, rank] { network.pause(rank, 6 * kSecond); });
     case 2:
       return network.at(when, [&network, rank] { network.pause(rank, 3 * kSecond / 2); });
+    case 3:
+      return network.at(when, [&network, rank, next] { network.cut(rank, next); });
     default:
       return network.at(when, [&network, rank] { network.cut(kMaster, rank); });
   }
@@ -399,6 +402,29 @@ RC_GTEST_PROP(RunProperty, FailsByName, ()) {
   RC_ASSERT(harness.job().faults().size() == 1u);
   RC_ASSERT(harness.job().faults()[0].rank == rank);
   RC_ASSERT(harness.job().why().find(fmt::format("(rank {}", rank)) != std::string::npos);
+}
+
+// A link between two stages that both live, which the master does not see.
+RC_GTEST_PROP(RunProperty, NamesWhoseLinkIsGone, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint32_t>();
+  Rng rng(seed);
+  const bool recover = rng.integer(0, 1) == 1;
+  Harness harness(random_setup(rng), seed, recover);
+  VirtualNetwork& network = harness.network();
+  const auto rank = static_cast<Peer>(rng.integer(0, harness.num_ranks() - 1));
+  network.at(rng.integer(20, 100) * 1'000'000, [&network, rank] { network.cut(rank, rank + 1); });
+  RC_ASSERT(harness.run());
+  RC_ASSERT(harness.network().now() < 5 * kSecond);
+  const std::vector<Fault>& faults = harness.job().faults();
+  RC_CLASSIFY(faults.empty(), "nothing was lost");
+  RC_ASSERT(harness.job().state() ==
+            (recover || faults.empty() ? JobState::done : JobState::failed));
+  if (recover) harness.check_answers();
+  if (faults.empty()) return;
+  RC_ASSERT(faults.size() == 1u);
+  RC_ASSERT(faults[0].rank == rank);
+  RC_ASSERT(faults[0].remedy == (recover ? Remedy::relinked : Remedy::none));
+  RC_ASSERT(faults[0].why == fmt::format("its link to rank {} was cut", rank + 1));
 }
 
 // A step may take 30 s and ten times its prediction.

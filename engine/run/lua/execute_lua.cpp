@@ -424,8 +424,9 @@ OptionTable make_execute_options() {
                                        "string)"});
   table.options.push_back({.name = "on_fault",
                            .type = OptionType::callback,
-                           .doc = "Called as a worker is lost, with what run.faults has of it; its "
-                                  "remedy is restarted, awaited, moved (its layers) or none",
+                           .doc =
+                               "Called as a worker is lost, with what run.faults has of it; its "
+                               "remedy is restarted, awaited, relinked, moved (its layers) or none",
                            .lua_type = "fun(fault: table)"});
   table.options.push_back({.name = "progress",
                            .type = OptionType::callback,

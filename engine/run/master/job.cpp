@@ -233,6 +233,13 @@ void Job::take(std::int32_t rank, const Message& message) {
         if (other != rank) transport_.send(other, header, message.body);
       }
       return;
+    case Kind::unlinked: {
+      if (header.epoch != engine.epoch || engine.unlinked) return;
+      const auto link = record_of<Unlinked>(message);
+      engine.unlinked = {rank, fmt::format("its link to rank {} {}", link.rank, link.why),
+                         transport_.now()};
+      return;
+    }
     case Kind::failed: {
       const auto failure = record_of<Failure>(message);
       transport_.disconnect(rank);

@@ -13,46 +13,58 @@ namespace {
 constexpr Nanoseconds kMinute = 60 * kSecond;
 constexpr Nanoseconds kLeastStep = 30 * kSecond, kUnknownStep = 600 * kSecond;
 constexpr std::int64_t kTimesPredicted = 10;
+// From the loss of a link between workers on: of one that has died the master hears by then.
+constexpr Nanoseconds kNews = kSecond;
 
 }  // namespace
 
-bool Job::may_restart(std::int32_t rank) {
-  if (!options_.recover || !hooks_.restart || state_ == JobState::connecting) return false;
-  std::vector<Nanoseconds>& restarts = ranks_[static_cast<std::size_t>(rank)].restarts;
+bool Job::may_return(std::int32_t rank) {
+  if (!options_.recover || state_ == JobState::connecting) return false;
+  std::vector<Nanoseconds>& returns = ranks_[static_cast<std::size_t>(rank)].returns;
   const Nanoseconds now = transport_.now();
-  std::erase_if(restarts, [&](Nanoseconds at) { return now - at > kMinute; });
-  if (std::ssize(restarts) >= options_.most_restarts_per_minute) return false;
-  restarts.push_back(now);
+  std::erase_if(returns, [&](Nanoseconds at) { return now - at > kMinute; });
+  if (std::ssize(returns) >= options_.most_restarts_per_minute) return false;
+  returns.push_back(now);
   return true;
 }
 
-void Job::lost(std::int32_t rank, const std::string& why, bool may_return) {
+void Job::lost(std::int32_t rank, const std::string& why, bool is_ending) {
   Rank& r = ranks_[static_cast<std::size_t>(rank)];
   if (r.state == Rank::State::retired) return;
   r.state = Rank::State::absent;
-  const std::string ending = hooks_.ending ? hooks_.ending(rank) : "";
-  Fault fault{.rank = rank,
-              .engine = static_cast<std::int64_t>(r.engine),
-              .stage = static_cast<std::int64_t>(r.stage),
-              .at = start_ > 0 ? transport_.now() - start_ : 0,
-              .why = ending.empty() ? why : ending};
+  const std::string ending = is_ending && hooks_.ending ? hooks_.ending(rank) : "";
   Engine& engine = *engines_[r.engine];
   if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
-  fault.remedy = remedy(rank, may_return);
-  faults_.push_back(fault);
-  if (is_done()) return;
-  if (hooks_.faulted) ask([&] { hooks_.faulted(fault); });
-  if (fault.remedy == Remedy::none) fail(rank, fault.why);
+  Remedy remedy = Remedy::none;
+  if (is_ending && hooks_.restart && may_return(rank)) {
+    lose_steps(engine);
+    r.process = 0;
+    remedy = hooks_.restart(rank) ? Remedy::restarted : Remedy::awaited;
+  } else if (replan(rank)) {
+    remedy = Remedy::moved;
+  }
+  note_fault(rank, ending.empty() ? why : ending, remedy);
 }
 
-Remedy Job::remedy(std::int32_t rank, bool may_return) {
-  if (may_return && may_restart(rank)) {
-    Rank& r = ranks_[static_cast<std::size_t>(rank)];
-    lose_steps(*engines_[r.engine]);
-    r.process = 0;
-    return hooks_.restart(rank) ? Remedy::restarted : Remedy::awaited;
+void Job::note_fault(std::int32_t rank, const std::string& why, Remedy remedy) {
+  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  faults_.push_back({rank, static_cast<std::int64_t>(r.engine), static_cast<std::int64_t>(r.stage),
+                     start_ > 0 ? transport_.now() - start_ : 0, why, remedy});
+  if (is_done()) return;
+  if (hooks_.faulted) ask([&] { hooks_.faulted(faults_.back()); });
+  if (remedy == Remedy::none) fail(rank, why);
+}
+
+// Both ends live: all of the engine's links are opened anew.
+void Job::relink(Engine& engine) {
+  const Engine::Unlinked link = *std::exchange(engine.unlinked, std::nullopt);
+  if (!may_return(link.rank)) {
+    transport_.disconnect(link.rank);
+    return lost(link.rank, link.why, false);
   }
-  return replan(rank) ? Remedy::moved : Remedy::none;
+  lose_steps(engine);
+  if (is_whole(engine)) reset(engine);
+  note_fault(link.rank, link.why, Remedy::relinked);
 }
 
 void Job::lose_steps(Engine& engine) {
@@ -62,6 +74,7 @@ void Job::lose_steps(Engine& engine) {
     engine.core.lose_steps(engine.executor.ticks(transport_.now()));
   }
   ++engine.epoch;
+  engine.unlinked.reset();
   engine.executor.lose_steps(engine.epoch);
 }
 
@@ -144,13 +157,15 @@ void Job::check_limits() {
   }
   for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
     const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-    if (r.state != Rank::State::absent || r.restarts.empty()) continue;
-    if (now - r.restarts.back() < options_.start_limit) continue;
+    if (r.state != Rank::State::absent || r.returns.empty()) continue;
+    if (now - r.returns.back() < options_.start_limit) continue;
     lost(rank, fmt::format("it did not come again within {} s", options_.start_limit / kSecond),
          false);
     if (is_done()) return;
   }
   for (const auto& engine : engines_) {
+    if (engine->unlinked && now - engine->unlinked->at > kNews) relink(*engine);
+    if (is_done()) return;
     if (!engine->is_running || engine->executor.num_under_way() == 0) continue;
     const Nanoseconds limit = step_limit(*engine);
     if (now - engine->executor.oldest_launch() < limit) continue;

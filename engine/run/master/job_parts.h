@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ struct Job::Rank {
   std::size_t part = 0;  ///< tensor-parallel rank in its stage
   Address address = {};
   std::int64_t process = 0;
-  std::vector<Nanoseconds> restarts = {};
-  bool must_load = false;  ///< another part than it has
+  std::vector<Nanoseconds> returns = {};  ///< when it was to come, or to open its links, again
+  bool must_load = false;                 ///< another part than it has
 };
 
 struct Job::Engine {
@@ -31,6 +32,12 @@ struct Job::Engine {
   std::vector<std::int64_t> requests;             ///< that it is given at the start
   std::size_t most_stages = 0;                    ///< that it ever had
   std::uint32_t epoch = 0;
+  struct Unlinked {
+    std::int32_t rank = 0;
+    std::string why;
+    Nanoseconds at = 0;
+  };
+  std::optional<Unlinked> unlinked = {};  ///< a rank that cannot feed another one any more
   bool is_running = false;
 };
 

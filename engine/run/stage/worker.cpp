@@ -50,11 +50,12 @@ void Worker::lose(const Event& event) {
     return;
   }
   if (due_ && event.peer == rank_) return fail("io", event.why, "transport");
-  // Of a neighbour that was there the master hears too, and says what is to be done; until then it
-  // is looked for where it was.
   const auto feed = std::ranges::find(feeds_, event.peer, &Feed::rank);
-  if (!due_ || feed == feeds_.end()) return;
+  if (feed == feeds_.end()) return;
   connected_.erase(event.peer);
+  // The master says what is to be done; while it has this one load or begin anew, that is to look
+  // for a neighbour where it was.
+  if (!due_) return report(Kind::unlinked, record_body(Unlinked{event.peer, event.why}));
   if (event.type == Event::Type::lost)
     return transport_.connect(feed->rank, {feed->host, feed->port});
   fail("io", fmt::format("rank {} {}", event.peer, event.why), "");

@@ -37,6 +37,7 @@ std::uint64_t most_bytes(Kind kind) {
     case Kind::failed:
     case Kind::reset:
     case Kind::group:
+    case Kind::unlinked:
       return 256 * kKib;
     case Kind::load:
       return 16 * kMib;
@@ -70,7 +71,7 @@ Header decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   }
   const auto kind = static_cast<Kind>(wire.kind);
   if (wire.kind < static_cast<std::uint16_t>(Kind::hello) ||
-      wire.kind > static_cast<std::uint16_t>(Kind::group) || wire.zero != 0) {
+      wire.kind > static_cast<std::uint16_t>(Kind::unlinked) || wire.zero != 0) {
     refuse("message", "there is no kind {}", wire.kind);
   }
   if (wire.length > most_bytes(kind)) {

@@ -391,16 +391,20 @@ class TcpTransport::State {
       if (now - link->since > kHandshake) fail(link, "did not say who it is within 5 s");
       return;
     }
-    if (options_.self != kMaster && link->peer != kMaster) return;
     if (was_away) link->heard = now;
     if (now - link->heard > kSilence) return fail(link, "did not answer for 4 s");
-    if (options_.self != kMaster || now - link->asked < kSecond) return;
+    if (!asks(*link) || now - link->asked < kSecond) return;
     link->asked = now;
     BodyWriter writer;
     writer.put(now);
     std::vector<std::byte> body = writer.take();
     const Header header{.kind = Kind::ping, .length = body.size()};
     send_on(link, header, std::move(body));
+  }
+
+  // The master its workers, and they those that they feed.
+  bool asks(const Link& link) const {
+    return options_.self == kMaster || (link.peer != kMaster && link.greeting.opens());
   }
 
   void fail(const LinkPtr& link, const std::string& why) {

@@ -52,6 +52,7 @@ enum class Remedy {
   none,       ///< the run ends
   restarted,  ///< it is started again
   awaited,    ///< others started it, and are to do so again
+  relinked,   ///< it is there, and opens a link to another worker again
   moved,      ///< its layers go to those that are left
 };
 
@@ -126,8 +127,8 @@ class Job final : public Actor {
   struct Rank;
 
   void joined(const Event& event);
-  void lost(std::int32_t rank, const std::string& why, bool may_return = true);
-  Remedy remedy(std::int32_t rank, bool may_return);
+  void lost(std::int32_t rank, const std::string& why, bool is_ending = true);
+  void note_fault(std::int32_t rank, const std::string& why, Remedy remedy);
   void take(std::int32_t rank, const Message& message);
   void send_load(std::int32_t rank);
   void is_loaded(std::int32_t rank);
@@ -146,7 +147,8 @@ class Job final : public Actor {
   std::vector<Feed> feeds_of(std::int32_t rank) const;
   std::vector<std::int32_t> from_of(std::int32_t rank) const;
   std::string name_of_rank(std::int32_t rank) const;
-  bool may_restart(std::int32_t rank);
+  bool may_return(std::int32_t rank);
+  void relink(Engine& engine);
   bool replan(std::int32_t rank);
   void lose_steps(Engine& engine);
   bool is_whole(const Engine& engine) const;
@@ -187,6 +189,7 @@ inline constexpr auto kEnumNames<run::Remedy> =
     enum_names<run::Remedy>({{run::Remedy::none, "none"},
                              {run::Remedy::restarted, "restarted"},
                              {run::Remedy::awaited, "awaited"},
+                             {run::Remedy::relinked, "relinked"},
                              {run::Remedy::moved, "moved"}});
 
 }  // namespace tessera

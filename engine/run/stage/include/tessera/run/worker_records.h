@@ -71,6 +71,12 @@ struct Failure {
   std::string code = "internal", message, where;
 };
 
+/// What became of a worker's link to one that it feeds.
+struct Unlinked {
+  std::int32_t rank = 0;
+  std::string why;
+};
+
 /// A part's request as the whole model's, and back. All layers are quantised alike but for their
 /// bitwidths, as read_request of ts.language_model has it.
 LoadOrder load_order_of(const lm::LoadRequest& request);
@@ -180,6 +186,14 @@ struct Fields<run::Failure> {
       std::tuple{field<&F::code>({.name = "code", .doc = "Kind of error"}),
                  field<&F::message>({.name = "message", .doc = "One line"}),
                  field<&F::where>({.name = "where", .doc = "Option or file"})};
+};
+
+template <>
+struct Fields<run::Unlinked> {
+  using U = run::Unlinked;
+  static constexpr auto list =
+      std::tuple{field<&U::rank>(run::detail::number("rank", "Whom it fed", 0, 65535)),
+                 field<&U::why>({.name = "why", .doc = "One line"})};
 };
 
 }  // namespace tessera

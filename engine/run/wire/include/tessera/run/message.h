@@ -31,6 +31,7 @@ enum class Kind : std::uint16_t {
   stop,       ///< to a worker: end
   failed,     ///< from a worker: why it ends (Failure)
   group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
+  unlinked,   ///< from a worker: its link to one that it feeds is gone (Unlinked)
 };
 
 /// Largest body of a kind, known before anything is allocated for one.
@@ -129,6 +130,7 @@ inline constexpr auto kEnumNames<run::Kind> =
                            {run::Kind::hidden, "hidden"},
                            {run::Kind::tokens, "tokens"},
                            {run::Kind::group, "group"},
+                           {run::Kind::unlinked, "unlinked"},
                            {run::Kind::ping, "ping"},
                            {run::Kind::pong, "pong"},
                            {run::Kind::stop, "stop"},
