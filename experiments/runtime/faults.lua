@@ -1,0 +1,191 @@
+-- Masters and workers that die, stop and come back while prompts are answered: every prompt is answered exactly once,
+-- with the tokens of a run that nothing disturbs, and nothing is left running.
+--
+-- `tessera execute --recover --journal` answers prompts on three stages, each in a process of its own, and is hit from
+-- outside at random moments of its life: as its workers start, load, answer, recover and end. `killed`: three times a
+-- worker gets SIGKILL; `stopped`: a worker gets SIGSTOP, and is given up; `paused`: SIGSTOP for 1.5 s, which has to pass
+-- unnoticed; `cut`: a connection between two of its processes is reset by the kernel (ss --kill, which takes root);
+-- `stranger`: somebody writes nonsense to the master's port; `master`: the master gets SIGKILL. A run that did not end
+-- well is begun again with its journal. Hits that find nobody there are not counted.
+local ts = require "tessera"
+local core = require "tessera.core"
+local host = require "tessera.host"
+local models = require "lib.runtime.models"
+
+local num_prompts, prompt_tokens, max_tokens = 16, 8, 80
+local most_starts = 8 -- of one run
+
+-- What hits, as shell: $master is its process, $port its port; true where somebody was hit.
+local worker = [[w=$(pgrep -P $master -f '[s]tage --rank' | shuf -n 1) && [ -n "$w" ] && ]]
+local hits = {
+  killed = worker .. "kill -KILL $w",
+  stopped = worker .. "kill -STOP $w",
+  paused = worker .. "kill -STOP $w && sleep 1.5 && kill -CONT $w",
+  cut = worker .. [[p=$(ss -Htnp state established | grep "pid=$w," | shuf -n 1 | awk '{print $3}' | sed 's/.*://') ]]
+    .. [[&& [ -n "$p" ] && ss --kill -Htn state established "( sport = :$p )" | grep -q .]],
+  stranger = [[bash -c "head -c 4096 /dev/urandom > /dev/tcp/127.0.0.1/$port"]],
+  master = "kill -KILL $master",
+}
+local per_run = { killed = 3 }
+
+-- $1: hits of this run; $2: after how many seconds each; $3: what hits; $4: where its master listens; $5: a line for
+-- each hit; then the command.
+local harness = [[
+  count=$1 delays=$2 hit=$3 port=$4 note=$5; shift 5
+  "$@" > "$note.out" 2> "$note.err" & master=$!
+  for delay in $delays; do
+    sleep $delay
+    (eval "$hit") > /dev/null 2>&1 && echo hit >> "$note"
+  done
+  wait $master]]
+
+-- Numbers of [0, 1), the same for the same seed.
+local function random(seed)
+  local state = seed * 7919 % 2147483647 + 1
+  for _ = 1, 5 do state = state * 16807 % 2147483647 end
+  return function()
+    state = state * 16807 % 2147483647
+    return state / 2147483647
+  end
+end
+
+local function lines_in(path)
+  local count, file = 0, io.open(path)
+  if not file then return 0 end
+  for _ in file:lines() do count = count + 1 end
+  file:close()
+  return count
+end
+
+local function shell(text, ...) return host.run_program({ "sh", "-c", text, "sh", ... }, "") end
+
+local function free_port()
+  local _, out = shell "shuf -i 20000-30000 -n 1"
+  return tonumber(out)
+end
+
+local function plan_of(folder)
+  local problem = ts.problem { model = folder, cluster = "3xT4-16G", bitwidths = { 4 }, tensor_parallel = 1,
+    workload = { prompt_tokens = prompt_tokens, output_tokens = max_tokens, batch_size = 8 } }
+  return assert(ts.plan(problem, { planner = "manual", prefill_micro_batch_size = 2, decode_micro_batch_size = 3,
+    stages = models.stages("T4-16G", models.cut({ { 1 / 3, 4 }, { 1 / 3, 4 }, { 1 / 3, 4 } },
+      problem.model.num_layers)) }))
+end
+
+local function prompts_file(path, vocab_size)
+  local lines = {}
+  for i, tokens in ipairs(models.prompts(num_prompts, prompt_tokens, vocab_size)) do
+    lines[i] = core.to_json { tokens = tokens, max_tokens = max_tokens - i } -- they do not end together
+  end
+  core.write_file(path, table.concat(lines, "\n") .. "\n")
+end
+
+-- One run, begun again until it is done. Returns what it said at its end, and how often it was hit and begun.
+local function run_through(kind, command, files, duration_s, draw)
+  local starts, status = 0, nil
+  while status ~= 0 do
+    starts = starts + 1
+    if starts > most_starts then return nil, starts - 1 end
+    local delays = {}
+    if starts == 1 or kind == "master" and starts < 4 then
+      for i = 1, per_run[kind] or 1 do delays[i] = ("%.3f"):format(draw() * duration_s * (i == 1 and 1 or 0.7)) end
+    end
+    local port = free_port()
+    local words = { "sh", "-c", harness, "sh", tostring(#delays), table.concat(delays, " "), hits[kind],
+      tostring(port), files.note }
+    for _, word in ipairs(command) do words[#words + 1] = word end
+    words[#words + 1], words[#words + 2] = "--port", tostring(port)
+    status = host.run_program(words, "")
+    if shell("sleep 0.2; pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then
+      shell "sleep 5" -- who has lost its master ends within 4 s of the last ping
+      if shell("pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then files.left = files.left + 1 end
+    end
+  end
+  return core.from_json(core.read_file(files.note .. ".out")), starts
+end
+
+-- How often each prompt stands in the journal, beside once; and how many answers are not those wanted.
+local function judge(result, journal, wanted)
+  local seen, missing, twice, differ, number = {}, 0, 0, 0, 0
+  for line in io.lines(journal) do
+    number = number + 1
+    if number > 1 then
+      local prompt = core.from_json(line).prompt
+      seen[prompt] = (seen[prompt] or 0) + 1
+    end
+  end
+  for i = 0, num_prompts - 1 do
+    if not seen[i] then missing = missing + 1 end
+    if (seen[i] or 0) > 1 then twice = twice + 1 end
+  end
+  for i = 1, num_prompts do
+    local got = result and result.requests[i].tokens or {}
+    if core.to_json(got) ~= core.to_json(wanted.requests[i].tokens) then differ = differ + 1 end
+  end
+  return missing, twice, differ
+end
+
+return ts.experiment {
+  name = "runtime/faults",
+  doc = "Masters and workers that die, stop and come back: every prompt answered exactly once",
+  grid = { kind = { "killed", "stopped", "paused", "cut", "stranger", "master" }, runs = { 60 } },
+  quick = { kind = { "killed", "master" }, runs = { 2 } },
+  columns = { "faults", "noticed", "replans", "starts", "answers", "missing", "twice", "differ", "left_running",
+    "refused", "longest_s", "undisturbed_s" },
+  notes = {
+    "faults: hits that found somebody; noticed: those that the masters which ended well tell of; replans: layers moved",
+    "starts: of masters; left_running: runs after which a worker was still there 5 s later",
+    "longest_s: of one run with all its starts; undisturbed_s: of the one that nothing hit",
+  },
+  time_limit_s = 3600,
+
+  run = function(point, context)
+    return models.with(models.small, function(folder)
+      local ok, why = pcall(plan_of, folder)
+      if not ok then return nil, why end
+      local base = ("%s/%s"):format(context.output_dir, point.kind)
+      local files = { note = base .. ".note", left = 0 }
+      local plan, prompts, journal = base .. ".plan.json", base .. ".prompts.jsonl", base .. ".journal"
+      why:save(plan)
+      prompts_file(prompts, why:problem().model.vocab_size)
+      local plain = { host.program, "execute", plan, "--model", folder, "--prompts", prompts, "--device", "cpu",
+        "--threads", "1", "--temperature", "0.8", "--seed", "11", "--ignore-stop-tokens", "--json" }
+      local start = core.clock()
+      local status, out, err = host.run_program(plain, "")
+      if status ~= 0 then
+        return nil, { code = err:find("this build", 1, true) and "no_data" or "internal", message = err }
+      end
+      local wanted = core.from_json(out)
+      local row = { undisturbed_s = core.clock() - start, longest_s = 0, faults = 0, noticed = 0, replans = 0,
+        starts = 0, answers = 0, missing = 0, twice = 0, differ = 0, refused = 0 }
+      local command = { unpack(plain) }
+      for _, word in ipairs { "--recover", "--journal", journal } do command[#command + 1] = word end
+      local draw = random(#point.kind * 1000 + point.runs)
+      for _ = 1, point.runs do
+        os.remove(journal)
+        start = core.clock()
+        local result, starts = run_through(point.kind, command, files, row.undisturbed_s, draw)
+        row.longest_s = math.max(row.longest_s, core.clock() - start)
+        local missing, twice, differ = judge(result, journal, wanted)
+        row.starts, row.answers = row.starts + starts, row.answers + num_prompts
+        row.missing, row.twice, row.differ = row.missing + missing, row.twice + twice, row.differ + differ
+        if result then
+          row.noticed, row.replans = row.noticed + #result.faults, row.replans + result.replans
+          row.refused = row.refused + (result.num_refused or 0)
+        end
+      end
+      row.faults, row.left_running = lines_in(files.note), files.left
+      return row
+    end)
+  end,
+
+  check = function(t)
+    for _, column in ipairs { "missing", "twice", "differ", "left_running" } do
+      t:expect_all { column = column, at_most = 0 }
+    end
+    for _, kind in ipairs { "paused", "stranger" } do
+      t:expect_all { column = "noticed", where = { kind = kind }, at_most = 0 }
+    end
+    t:expect_all { column = "faults", where = { kind = "killed" }, at_least = 1 }
+  end,
+}
