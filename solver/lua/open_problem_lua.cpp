@@ -39,6 +39,7 @@ void read_choices(const lua_kit::Options& options, solver::BatchProblem& batch,
                   std::vector<cost::KernelSet>& kernel_sets, solver::Choices& choices) {
   lua_kit::read_options(options, choices);
   check_record(choices, options.field_path());
+  if (options.given("memory")) choices.follows_cluster.memory = false;
   if (options.given("kv_bitwidth")) choices.follows_cluster.kv_bitwidths = false;
   if (options.given("tensor_parallel")) {
     choices.follows_cluster.tensor_parallel = false;

@@ -167,8 +167,14 @@ std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>&
   return bitwidths;
 }
 
-void follow_cluster(const BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
+void follow_cluster(BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
                     Choices& choices) {
+  if (choices.follows_cluster.memory) {
+    const bool on_cpus = std::ranges::all_of(batch.cluster.devices, [](const ClusterDevice& slot) {
+      return slot.device.backend == "cpu";
+    });
+    batch.memory = on_cpus ? cost::MemoryPreset::tessera : cost::MemoryPreset::physical;
+  }
   if (choices.follows_cluster.tensor_parallel) {
     choices.tensor_parallel = usual_degrees(batch.model, batch.cluster);
   }

@@ -14,7 +14,7 @@ std::string_view kernel_set_of(Preset preset) {
 void set_defaults(Preset preset, Problem& problem, BatchProblem& batch, Choices& choices) {
   const bool recommended = preset == Preset::recommended;
   problem.use_all_devices = !recommended;
-  choices.follows_cluster = {recommended, recommended, recommended};
+  choices.follows_cluster = {recommended, recommended, recommended, recommended};
   choices.uniform_degree = recommended;
   choices.may_replicate = recommended;
   if (recommended) {

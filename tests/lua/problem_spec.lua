@@ -1,4 +1,5 @@
 -- ts.problem: fields, copies with changes, quality floors, instances; what is refused.
+local core = require "tessera.core"
 local ts = require "tessera"
 local support = require "support"
 local raises = support.raises
@@ -49,6 +50,17 @@ describe("ts.problem", function()
     assert.equal(12, p.num_layers)
     assert.equal(p.workload.batch_size, p.batch_size)
     assert.equal(0, ts.problem { model = "opt-125m", cluster = "1xT4-16G", quality = { max_omega = 1 } }.theta)
+  end)
+
+  it("counts memory on shares of CPUs as tessera execute takes it, unless told otherwise", function()
+    local sheet = core.cluster("1xT4-16G"):to_table().devices[1]
+    sheet.name, sheet.full_name, sheet.backend, sheet.compute_capability = "a-core", nil, "cpu", nil
+    local cluster = core.cluster { { core.device(sheet), 2 } }
+    local p = ts.problem { model = "opt-1.3b", cluster = cluster }
+    assert.equal("tessera", p.memory)
+    assert.equal("physical", p:with { cluster = "1xT4-16G" }.memory)
+    assert.equal("physical", p:with { memory = "physical" }:with { cluster = cluster }.memory)
+    assert.equal("physical", ts.problem { model = "opt-1.3b", cluster = "1xT4-16G" }.memory)
   end)
 
   it("copies with changes and leaves the original alone", function()

@@ -34,7 +34,8 @@ Workload any_workload() {
 
 MemoryQuery any_query() {
   MemoryQuery query;
-  query.preset = *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq);
+  query.preset =
+      *rc::gen::element(MemoryPreset::physical, MemoryPreset::llm_pq, MemoryPreset::tessera);
   query.kv_bitwidth = *rc::gen::element(4, 8, 16);
   query.group_size = *rc::gen::element(0.0, 32.0, 64.0, 128.0, 1024.0);
   return query;

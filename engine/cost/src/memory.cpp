@@ -23,6 +23,10 @@ constexpr RuntimeMemory kPhysical{
 constexpr RuntimeMemory kLlmPq{
     .context_bytes = 1930 * kMiB, .group_context_bytes = 1930 * kMiB, .slack_ratio = 1 - 0.95};
 
+// Measured: a worker before it loads has 4 to 5 MiB of anonymous memory; a pool of threads, buffers
+// of links and the heap's rounding are the rest.
+constexpr RuntimeMemory kTessera{.context_bytes = 8 * kMiB, .group_context_bytes = 8 * kMiB};
+
 // vLLM, from a version on. Of other runs than those that it is compared with (tests/unit/solver)
 // unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126);
 // hidden_bytes has older boards.
@@ -195,28 +199,29 @@ double attention_workspace_bytes(const LayerShape& layer, double rows, double sp
 // Beside the residual stream: the normed input with either Q, K, V, attention output and workspace,
 // or the FFN intermediate. Attention and FFN follow each other, so the larger counts.
 double layer_activation_bytes(const ModelShape& model, const LayerShape& layer, double rows,
-                              double split_context) {
+                              double split_context, double number_bytes) {
   const double hidden = count(model.hidden_size);
   const double query_width = count(layer.num_heads) * count(layer.head_dim);
-  const double attention = rows * (2 * query_width + 2 * kv_width(layer)) * kFp16Bytes +
+  const double attention = rows * (2 * query_width + 2 * kv_width(layer)) * number_bytes +
                            attention_workspace_bytes(layer, rows, split_context);
-  const double ffn = rows * ffn_width(model, layer) * kFp16Bytes;
-  return rows * hidden * kFp16Bytes + std::max(attention, ffn);
+  const double ffn = rows * ffn_width(model, layer) * number_bytes;
+  return rows * hidden * number_bytes + std::max(attention, ffn);
 }
 
 // `rows`: new tokens of the micro-batch in one pass; `sequences`: its size.
 double physical_activation_bytes(const ModelShape& model, double rows, double sequences,
-                                 double split_context, StagePlace place) {
+                                 double split_context, StagePlace place, double number_bytes) {
   double work = 0;
   for (const LayerShape& layer : model.layer_classes) {
-    work = std::max(work, layer_activation_bytes(model, layer, rows, split_context));
+    work = std::max(work, layer_activation_bytes(model, layer, rows, split_context, number_bytes));
   }
   const double hidden = count(model.hidden_size);
   if (is_last(place)) {
     // Sampling starts when the layers are done: the last position's norm and its fp32 logits.
-    work = std::max(work, sequences * (hidden * kFp16Bytes + count(model.vocab_size) * kFp32Bytes));
+    work =
+        std::max(work, sequences * (hidden * number_bytes + count(model.vocab_size) * kFp32Bytes));
   }
-  const double residual = rows * hidden * kFp16Bytes;
+  const double residual = rows * hidden * number_bytes;
   // One buffer moves while the other is computed from or into.
   const double num_buffers = (is_first(place) ? 0 : 2) + (is_last(place) ? 0 : 2);
   const double token_ids = is_first(place) ? rows * 8 : 0;
@@ -228,6 +233,7 @@ double physical_activation_bytes(const ModelShape& model, double rows, double se
 const RuntimeMemory& runtime_memory(const MemoryQuery& query) {
   if (query.preset == MemoryPreset::llm_pq) return kLlmPq;
   if (query.preset == MemoryPreset::physical) return kPhysical;
+  if (query.preset == MemoryPreset::tessera) return kTessera;
   const auto later = [&](const VllmMemory& row) { return row.since > query.version; };
   return std::prev(std::find_if(std::begin(kVllm), std::end(kVllm), later))->memory;
 }
@@ -262,21 +268,26 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   if (query.preset != MemoryPreset::llm_pq && layer.attention_window) {
     tokens = std::min(tokens, count(*layer.attention_window));
   }
-  return kv_cache_bytes(layer, sequences, tokens, query.kv_bitwidth);
+  double bitwidth = query.kv_bitwidth;
+  if (query.preset == MemoryPreset::tessera) {
+    bitwidth = query.kv_bitwidth == 16 ? 32 : query.kv_bitwidth + 32 / count(layer.head_dim);
+  }
+  return kv_cache_bytes(layer, sequences, tokens, bitwidth);
 }
 
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {
   if (query.preset == MemoryPreset::llm_pq)
     return is_first(place) ? llm_pq_embedding_bytes(model) : 0;
+  const bool in_file = query.preset == MemoryPreset::tessera;
   double parameters = 0;
-  if (is_first(place)) {
+  if (is_first(place) && !in_file) {
     parameters += count(model.token_embedding_parameters) +
                   count(model.position_embedding_parameters) +
                   count(model.embedding_other_parameters);
   }
   if (is_last(place)) {
     parameters += count(model.final_other_parameters) + count(model.lm_head_parameters);
-    const bool shared = is_first(place) && model.tied_embeddings;
+    const bool shared = is_first(place) && model.tied_embeddings && !in_file;
     if (shared) {
       parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
     }
@@ -294,7 +305,8 @@ double prefill_activation_bytes(const ModelShape& model, const Workload& workloa
     return is_first(place) ? sequences * llm_pq_prefill_bytes(model, workload) : 0;
   }
   const double rows = sequences * prefill_tokens(workload);
-  return physical_activation_bytes(model, rows, sequences, 0, place);
+  return physical_activation_bytes(model, rows, sequences, 0, place,
+                                   activation_bytes(query.preset));
 }
 
 double decode_activation_bytes(const ModelShape& model, const Workload& workload,
@@ -307,7 +319,8 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
     const double batch = std::max(sequences, count(workload.batch_size));
     return batch * llm_pq_decode_bytes(model, workload);
   }
-  return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place);
+  return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place,
+                                   activation_bytes(query.preset));
 }
 
 double step_activation_bytes(const ModelShape& whole, const ModelShape& member,

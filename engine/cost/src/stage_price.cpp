@@ -45,8 +45,8 @@ class GroupPrice final : public StagePrice {
     return context_.kernel_set.host_s(sequences, rows);
   }
   double hop_s(double rows, const Link& link) const override {
-    return transfer_s(rows * count(context_.model.hidden_size) * kActivationBytes, link,
-                      profile_.get());
+    const double bytes = count(context_.model.hidden_size) * activation_bytes(context_.memory);
+    return transfer_s(rows * bytes, link, profile_.get());
   }
   double return_s(double sequences, const Link& link) const override {
     return transfer_s(sequences * kTokenIdBytes, link, profile_.get());

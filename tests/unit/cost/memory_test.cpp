@@ -32,6 +32,32 @@ Workload workload(std::int64_t batch, std::int64_t prompt, std::int64_t output) 
   return result;
 }
 
+TEST(TesseraMemory, WhatIsNoWeightLiesInF32) {
+  const MemoryQuery ours{MemoryPreset::tessera};
+  const ModelShape model = llama_3_8b();
+  const LayerShape& layer = model.layer_classes.front();
+  EXPECT_EQ(layer_kv_bytes(layer, 3, 100, ours), 2 * layer_kv_bytes(layer, 3, 100, kPhysical));
+  // 8 KV heads of 128, keys and values: codes, and a scale for each head and token.
+  EXPECT_EQ(layer_kv_bytes(layer, 1, 1, {MemoryPreset::tessera, 8}), 2 * 8 * (128 + 4));
+  EXPECT_EQ(layer_weight_bytes(layer, 4, ours), layer_weight_bytes(layer, 4, kPhysical));
+  const Workload batch = workload(4, 64, 32);
+  const double middle =
+      prefill_activation_bytes(model, batch, 2, StagePlace::middle, kPhysical) -
+      2 * 64 * 32 * 2 * 4.0;  // softmax statistics of rows and heads, in FP32 anyway
+  EXPECT_NEAR(prefill_activation_bytes(model, batch, 2, StagePlace::middle, ours) / middle, 2,
+              0.02);
+  EXPECT_EQ(activation_bytes(MemoryPreset::tessera), 2 * activation_bytes(MemoryPreset::physical));
+}
+
+TEST(TesseraMemory, TheEmbeddingIsReadWhereItsFileLies) {
+  const MemoryQuery ours{MemoryPreset::tessera};
+  const ModelShape model = llama_3_8b();
+  EXPECT_EQ(embedding_bytes(model, StagePlace::first, ours), 0);
+  const double head = 128256.0 * 4096 * 2 + 4096 * 2;
+  EXPECT_EQ(embedding_bytes(model, StagePlace::last, ours), head);
+  EXPECT_EQ(embedding_bytes(model, StagePlace::only, ours), head);
+}
+
 TEST(LlmPqMemory, UsableMemoryIsWhatTheAuthorsLogged) {
   struct Row {
     double capacity_gib, usable_mib;

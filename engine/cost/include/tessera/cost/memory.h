@@ -17,7 +17,9 @@ enum class MemoryPreset {
              ///< activations everywhere
   llm_pq,    ///< as LLM-PQ's published code counts it: no scales, no window, all of embedding and
              ///< LM head on the first stage
-  vllm,      ///< as vLLM's workers find it, for KV caches that take what is left
+  tessera,  ///< as workers of our own runtime take it on CPUs: numbers that are no weights in FP32,
+            ///< the embedding read where its file lies
+  vllm,     ///< as vLLM's workers find it, for KV caches that take what is left
 };
 
 }  // namespace tessera::cost
@@ -26,8 +28,10 @@ namespace tessera {
 
 /// What a problem's `memory` may be: vLLM's counts by the limits of an engine, not by a batch.
 template <>
-inline constexpr auto kEnumNames<cost::MemoryPreset> = enum_names<cost::MemoryPreset>(
-    {{cost::MemoryPreset::physical, "physical"}, {cost::MemoryPreset::llm_pq, "llm-pq"}});
+inline constexpr auto kEnumNames<cost::MemoryPreset> =
+    enum_names<cost::MemoryPreset>({{cost::MemoryPreset::physical, "physical"},
+                                    {cost::MemoryPreset::llm_pq, "llm-pq"},
+                                    {cost::MemoryPreset::tessera, "tessera"}});
 
 }  // namespace tessera
 
@@ -60,6 +64,11 @@ struct MemoryQuery {
 /// Whether a model is published in MXFP4 (gpt-oss): its experts, all else in BF16.
 bool has_mxfp4_experts(const ModelShape& model);
 
+/// Of a number of hidden states, live or on their way to the next stage.
+constexpr double activation_bytes(MemoryPreset preset) {
+  return preset == MemoryPreset::tessera ? 4 : 2;
+}
+
 const RuntimeMemory& runtime_memory(const MemoryQuery& query);
 
 /// Weights of one decoder layer: matrices at `bitwidth` with scales and zero points below 16 bits,
@@ -67,7 +76,8 @@ const RuntimeMemory& runtime_memory(const MemoryQuery& query);
 double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query);
 
 /// KV cache of one layer for the whole batch at full length (longest prompt + longest output, or
-/// the attention window).
+/// the attention window). `tessera`: 16 bits lie in FP32, 8 bits have an FP32 scale for each head
+/// and token.
 /// @throws Error{out_of_range} for a kv_bitwidth outside [kMinKvBitwidth, kMaxKvBitwidth].
 double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const MemoryQuery& query);
 /// Of `sequences` that have reached `tokens` each.
@@ -83,11 +93,11 @@ constexpr bool holds_lm_head(StagePlace place, MemoryPreset preset) {
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query);
 
 /// Largest live activations of a micro-batch in either phase on such a stage.
-/// `physical`, FP16 unless said otherwise: residual stream and normed input, with either Q, K, V,
-/// attention output and a flash-style workspace (FP32 statistics per row and head; split partial
-/// outputs in decode) or the widest FFN intermediate (gated: two; active experts and their
-/// outputs); two buffers to receive unless first, two to send unless last; on the last stage at
-/// least the FP32 logits of one position per sequence. `llm_pq`: prefill, first stage only, per
+/// `physical`, FP16 (`tessera`: FP32) unless said otherwise: residual stream and normed input, with
+/// either Q, K, V, attention output and a flash-style workspace (FP32 statistics per row and head;
+/// split partial outputs in decode) or the widest FFN intermediate (gated: two; active experts and
+/// their outputs); two buffers to receive unless first, two to send unless last; on the last stage
+/// at least the FP32 logits of one position per sequence. `llm_pq`: prefill, first stage only, per
 /// sequence max(20 s h + 4 s h2 + 2 s^2, s (3 h + 2 d_t)); decode 16 h + 4 h2 + 6 c + 4 c h per
 /// sequence of the WHOLE batch on every stage, c = s + n: the published code charges it whatever
 /// the micro-batch (its last term is the copy that appending to one layer's cache makes), and all

@@ -18,7 +18,6 @@
 
 namespace tessera::cost {
 
-inline constexpr double kActivationBytes = 2;  ///< hidden states travel in FP16
 inline constexpr double kTokenIdBytes = 4;
 
 /// A model on a cluster, and what prices it there.

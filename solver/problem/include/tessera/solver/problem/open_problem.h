@@ -24,7 +24,7 @@ struct Choices {
 
   /// What is chosen anew for another model or cluster, because no script named it.
   struct FollowsCluster {
-    bool kernel_set = false, tensor_parallel = false, kv_bitwidths = false;
+    bool kernel_set = false, tensor_parallel = false, kv_bitwidths = false, memory = false;
     friend bool operator==(const FollowsCluster&, const FollowsCluster&) = default;
   };
   FollowsCluster follows_cluster = {};
@@ -39,9 +39,9 @@ std::vector<std::int32_t> usual_degrees(const ModelShape& model, const Cluster& 
 std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>& kernel_sets,
                                              const Cluster& cluster);
 
-/// Sets the choices that follow the cluster to what is usual on it.
+/// Sets the choices that follow the cluster, and the memory model, to what is usual on it.
 /// @param kernel_sets that may run it, one at least
-void follow_cluster(const BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
+void follow_cluster(BatchProblem& batch, const std::vector<cost::KernelSet>& kernel_sets,
                     Choices& choices);
 
 /// A problem as scripts state it. It is planned once for each combination of its choices; what can

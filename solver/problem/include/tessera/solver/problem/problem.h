@@ -220,7 +220,9 @@ struct Fields<solver::BatchProblem> {
            .option_type = "(tessera.Profile|string)[]",
            .as_flag = false}),
       field<&S::memory>(
-          {.name = "memory", .doc = "Memory model", .as_option = AsOption::defaulted}),
+          {.name = "memory",
+           .doc = "Memory model; default: tessera where all devices are shares of CPUs, as tessera "
+                  "execute takes them, else physical"}),
       field<&S::kv_bitwidth, KvBitwidth>({.name = "kv_bitwidth",
                                           .doc = "Of the KV cache; the first where it is open",
                                           .unit = "bits",
