@@ -3,7 +3,7 @@
 --
 -- `tessera execute --recover --journal` answers prompts on three stages, each in a process of its own, and is hit from
 -- outside at random moments of its life: as its workers start, load, answer, recover and end. `killed`: three times a
--- worker gets SIGKILL; `stopped`: a worker gets SIGSTOP, and is given up; `paused`: SIGSTOP for 1.5 s, which has to pass
+-- worker gets SIGKILL; `stopped`: a worker gets SIGSTOP, and is given up; `paused`: SIGSTOP for 1.5 s, which is to pass
 -- unnoticed; `cut`: a connection between two of its processes is reset by the kernel (ss --kill, which takes root);
 -- `stranger`: somebody writes nonsense to the master's port; `master`: the master gets SIGKILL. A run that did not end
 -- well is begun again with its journal. Hits that find nobody there are not counted.
@@ -49,12 +49,13 @@ local function random(seed)
   end
 end
 
-local function lines_in(path)
-  local count, file = 0, io.open(path)
-  if not file then return 0 end
-  for _ in file:lines() do count = count + 1 end
+-- None of a file that is not there.
+local function lines_of(path)
+  local list, file = {}, io.open(path)
+  if not file then return list end
+  for line in file:lines() do list[#list + 1] = line end
   file:close()
-  return count
+  return list
 end
 
 local function shell(text, ...) return host.run_program({ "sh", "-c", text, "sh", ... }, "") end
@@ -107,7 +108,7 @@ end
 -- How often each prompt stands in the journal, beside once; and how many answers are not those wanted.
 local function judge(result, journal, wanted)
   local seen, missing, twice, differ, number = {}, 0, 0, 0, 0
-  for line in io.lines(journal) do
+  for _, line in ipairs(lines_of(journal)) do
     number = number + 1
     if number > 1 then
       local prompt = core.from_json(line).prompt
@@ -128,14 +129,14 @@ end
 return ts.experiment {
   name = "runtime/faults",
   doc = "Masters and workers that die, stop and come back: every prompt answered exactly once",
-  grid = { kind = { "killed", "stopped", "paused", "cut", "stranger", "master" }, runs = { 60 } },
+  grid = { kind = { "killed", "stopped", "paused", "cut", "stranger", "master" }, runs = { 80 } },
   quick = { kind = { "killed", "master" }, runs = { 2 } },
   columns = { "faults", "noticed", "replans", "starts", "answers", "missing", "twice", "differ", "left_running",
     "refused", "longest_s", "undisturbed_s" },
   notes = {
     "faults: hits that found somebody; noticed: those that the masters which ended well tell of; replans: layers moved",
     "starts: of masters; left_running: runs after which a worker was still there 5 s later",
-    "longest_s: of one run with all its starts; undisturbed_s: of the one that nothing hit",
+    "longest_s: of one run with all its starts; undisturbed_s: of one that nothing hit, the least of three",
   },
   time_limit_s = 3600,
 
@@ -150,20 +151,23 @@ return ts.experiment {
       prompts_file(prompts, why:problem().model.vocab_size)
       local plain = { host.program, "execute", plan, "--model", folder, "--prompts", prompts, "--device", "cpu",
         "--threads", "1", "--temperature", "0.8", "--seed", "11", "--ignore-stop-tokens", "--json" }
-      local start = core.clock()
-      local status, out, err = host.run_program(plain, "")
-      if status ~= 0 then
-        return nil, { code = err:find("this build", 1, true) and "no_data" or "internal", message = err }
+      local undisturbed_s, wanted = math.huge, nil
+      for _ = 1, 3 do
+        local start = core.clock()
+        local status, out, err = host.run_program(plain, "")
+        if status ~= 0 then
+          return nil, { code = err:find("this build", 1, true) and "no_data" or "internal", message = err }
+        end
+        wanted, undisturbed_s = core.from_json(out), math.min(undisturbed_s, core.clock() - start)
       end
-      local wanted = core.from_json(out)
-      local row = { undisturbed_s = core.clock() - start, longest_s = 0, faults = 0, noticed = 0, replans = 0,
+      local row = { undisturbed_s = undisturbed_s, longest_s = 0, faults = 0, noticed = 0, replans = 0,
         starts = 0, answers = 0, missing = 0, twice = 0, differ = 0, refused = 0 }
       local command = { unpack(plain) }
       for _, word in ipairs { "--recover", "--journal", journal } do command[#command + 1] = word end
       local draw = random(#point.kind * 1000 + point.runs)
       for _ = 1, point.runs do
         os.remove(journal)
-        start = core.clock()
+        local start = core.clock()
         local result, starts = run_through(point.kind, command, files, row.undisturbed_s, draw)
         row.longest_s = math.max(row.longest_s, core.clock() - start)
         local missing, twice, differ = judge(result, journal, wanted)
@@ -174,7 +178,7 @@ return ts.experiment {
           row.refused = row.refused + (result.num_refused or 0)
         end
       end
-      row.faults, row.left_running = lines_in(files.note), files.left
+      row.faults, row.left_running = #lines_of(files.note), files.left
       return row
     end)
   end,

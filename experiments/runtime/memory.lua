@@ -55,8 +55,8 @@ return ts.experiment {
       local plan, refused = plan_of(folder, plans[point.plan])
       if not plan then return nil, refused end
       local run = ts.execute(plan, { model = folder, device = "cpu", threads = 1, progress = false,
-        prompts = models.prompts(batch_size, prompt_tokens, plan:problem().model.vocab_size), max_tokens = output_tokens,
-        ignore_stop_tokens = true })
+        prompts = models.prompts(batch_size, prompt_tokens, plan:problem().model.vocab_size),
+        max_tokens = output_tokens, ignore_stop_tokens = true })
       if run.state ~= "done" then core.raise("internal", run.why, "runtime/memory") end
       local row = { worst_error = 0, peak_layers = 0, load_s = run.load_s }
       for k, stage in ipairs(run.stages) do

@@ -356,9 +356,7 @@ class TcpTransport::State {
     BodyWriter writer;
     writer.put(theirs);
     writer.put(clock_now());
-    std::vector<std::byte> body = writer.take();
-    const Header header{.kind = Kind::pong, .length = body.size()};
-    send_on(link, header, std::move(body));
+    say(link, {Kind::pong, writer.take()});
   }
 
   // The clock of a peer by the answer that was the fastest.
@@ -397,9 +395,7 @@ class TcpTransport::State {
     link->asked = now;
     BodyWriter writer;
     writer.put(now);
-    std::vector<std::byte> body = writer.take();
-    const Header header{.kind = Kind::ping, .length = body.size()};
-    send_on(link, header, std::move(body));
+    say(link, {Kind::ping, writer.take()});
   }
 
   // The master its workers, and they those that they feed.
