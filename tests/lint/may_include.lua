@@ -14,11 +14,11 @@ return {
   ["engine/serving/capacity"] = { "engine/serving/results", "engine/serving/simulate", "engine/serving/traffic" },
   ["engine/serving/core"] = { "engine/serving/base", "engine/serving/scheduler" },
   ["engine/serving/kv"] = { "engine/serving/base" },
-  ["engine/serving/results"] = { "engine/serving/base", "engine/serving/simulate" },
+  ["engine/serving/results"] = { "engine/serving/base", "engine/serving/kv", "engine/serving/simulate" },
   ["engine/serving/scheduler"] = { "engine/serving/base", "engine/serving/kv" },
   ["engine/serving/simulate"] = {
-    "engine/serving/base", "engine/serving/core", "engine/serving/scheduler", "engine/serving/speculation",
-    "engine/serving/traffic",
+    "engine/serving/base", "engine/serving/core", "engine/serving/kv", "engine/serving/scheduler",
+    "engine/serving/speculation", "engine/serving/traffic",
   },
   ["engine/serving/speculation"] = {},
   ["engine/serving/traffic"] = { "engine/serving/base" },
@@ -38,8 +38,10 @@ return {
   -- Its rooms, of each other.
   ["engine/run/wire"] = {},
   ["engine/run/stage"] = { "engine/run/wire" },
-  ["engine/run/master"] = { "engine/run/stage", "engine/run/wire" },
-  ["engine/run/module"] = { "engine/run/master" },
+  ["engine/run/live"] = {},
+  ["engine/run/local"] = { "engine/run/live" },
+  ["engine/run/master"] = { "engine/run/live", "engine/run/stage", "engine/run/wire" },
+  ["engine/run/module"] = { "engine/run/local", "engine/run/master" },
   ["engine/torch"] = {
     "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/run", "engine/weights", "kernels",
   },

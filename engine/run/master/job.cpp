@@ -276,21 +276,16 @@ void Job::begin() {
   for (const auto& engine : engines_) {
     engine->executor.start_at(start_);
     engine->is_running = true;
-    serving::Inbox inbox;
     for (const std::int64_t request : engine->requests) {
       const Prompt& prompt = answers_.prompts[static_cast<std::size_t>(request)];
-      const auto length = std::ssize(prompt.tokens);
-      const std::int64_t most = most_new(prompt, options_.max_context_tokens);
-      engine->executor.add(request, prompt, most);
       serving::Sequence sequence;
       sequence.request = request;
-      sequence.prompt_tokens = length;
-      sequence.known = length;
+      const std::int64_t most = most_new(prompt, options_.max_context_tokens);
       sequence.max_tokens = most;
-      inbox.arrived.push_back(std::move(sequence));
+      engine->live.submit(std::move(sequence), prompt, most, 0);
     }
-    std::vector<serving::Ended> ended = engine->core.advance(0, engine->executor, std::move(inbox));
-    for (const serving::Ended& e : ended) answer(*engine, e.request);
+    engine->live.decide(0);
+    answer(*engine);
   }
   if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
@@ -307,10 +302,12 @@ void Job::resume(Engine& engine) {
 void Job::advance(Engine& engine) {
   const Nanoseconds now = transport_.now();
   end_ = now;
-  const auto ended = engine.core.advance(engine.executor.ticks(now), engine.executor);
-  for (const serving::Ended& e : ended) answer(engine, e.request);
+  engine.live.take_ends(engine.executor.ticks(now));
+  engine.live.decide(engine.executor.ticks(now));
+  answer(engine);
   if (is_done()) return;
-  if (engine.core.is_stalled() && engine.core.decide_again() == serving::kNever &&
+  const serving::EngineCore& core = engine.live.core();
+  if (core.is_stalled() && core.decide_again() == serving::kNever &&
       engine.executor.num_under_way() == 0) {
     return finish(JobState::failed,
                   "the scheduler does not go on: its KV cache is too small for what waits");
@@ -319,21 +316,28 @@ void Job::advance(Engine& engine) {
   if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
 
-void Job::answer(Engine& engine, std::int64_t request) {
-  Session session = engine.executor.take(request);
+void Job::answer(Engine& engine) {
+  for (const Engine::Over& over : std::exchange(engine.over, {})) {
+    if (over.how != Ending::rejected) {
+      answer(over.request, over.session);
+    } else if (!is_done()) {
+      finish(JobState::failed,
+             fmt::format("prompt {} does not fit the KV cache, or max_num_batched_tokens",
+                         over.request + 1));
+    }
+  }
+}
+
+void Job::answer(std::int64_t request, const Session& session) {
   if (is_done()) return;
   const auto i = static_cast<std::size_t>(request);
-  const std::size_t length = session.prompt->tokens.size();
-  Answer answer{.stop_reason = session.stop_reason};
-  answer.tokens.assign(session.tokens.begin() + static_cast<std::ptrdiff_t>(length),
-                       session.tokens.end());
+  Answer answer{.stop_reason = session.stop_reason,
+                .first_token = session.first_token,
+                .last_token = session.last_token};
+  answer.tokens.assign(session.answer().begin(), session.answer().end());
   const bool cut = session.most_new < session.prompt->max_tokens;
   if (answer.stop_reason == lm::StopReason::max_tokens && cut) {
     answer.stop_reason = lm::StopReason::context;
-  }
-  if (!session.times.empty()) {
-    answer.first_token = engine.executor.ticks(session.times.front());
-    answer.last_token = engine.executor.ticks(session.times.back());
   }
   if (hooks_.answered) ask([&] { hooks_.answered(i, answer); });
   answers_.done[i] = std::move(answer);
@@ -363,7 +367,7 @@ void Job::show_progress(bool loading) {
   if (now - shown_ < kShow && now != start_ && !last) return;
   shown_ = now;
   std::int64_t tokens = 0;
-  for (const auto& engine : engines_) tokens += engine->core.ledger().output_tokens();
+  for (const auto& engine : engines_) tokens += engine->live.core().ledger().output_tokens();
   ask([&] { hooks_.progress(false, num_answered_, std::ssize(answers_.prompts), tokens); });
 }
 
@@ -379,9 +383,9 @@ void Job::finish(JobState state, std::string why) {
       for (const StageSpan& span : engine.executor.spans()) {
         busy[span.stage] += (span.end - span.start) * 1000;
       }
-      engine.core.ledger().close(engine.core.scheduler(), engine.executor.ticks(end_),
-                                 !engine.core.is_idle(), {.name = fmt::format("engine{}", e + 1)},
-                                 std::move(busy));
+      serving::EngineCore& core = engine.live.core();
+      core.ledger().close(core.scheduler(), engine.executor.ticks(end_), !core.is_idle(),
+                          {.name = fmt::format("engine{}", e + 1)}, std::move(busy));
     }
     log_.end = engines_.front()->executor.ticks(end_);
   }
@@ -394,7 +398,7 @@ Nanoseconds Job::wake_at() const {
   if (is_done()) return kNoTime;
   Nanoseconds at = next_look_;
   for (const auto& engine : engines_) {
-    const serving::Ticks again = engine->core.decide_again();
+    const serving::Ticks again = engine->live.core().decide_again();
     if (engine->is_running && again != serving::kNever) {
       at = std::min(at, start_ + again / 1000 + 1);
     }
@@ -411,7 +415,7 @@ void Job::tick() {
     if (is_done()) return;
   }
   for (const auto& engine : engines_) {
-    const serving::Ticks again = engine->core.decide_again();
+    const serving::Ticks again = engine->live.core().decide_again();
     if (engine->is_running && again <= engine->executor.ticks(transport_.now())) advance(*engine);
   }
 }

@@ -71,7 +71,7 @@ void Job::lose_steps(Engine& engine) {
   if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
   if (engine.is_running) {
     engine.is_running = false;
-    engine.core.lose_steps(engine.executor.ticks(transport_.now()));
+    engine.live.core().lose_steps(engine.executor.ticks(transport_.now()));
   }
   ++engine.epoch;
   engine.unlinked.reset();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/run/job.h"
+#include "tessera/run/live_engine.h"
 
 // What a job knows of its workers and its pipelines.
 namespace tessera::run {
@@ -22,9 +23,19 @@ struct Job::Rank {
 };
 
 struct Job::Engine {
-  Engine(serving::EngineCore c, StageExecutor e) : core(std::move(c)), executor(std::move(e)) {}
-  serving::EngineCore core;
+  struct Over {
+    std::int64_t request = 0;
+    Session session;
+    Ending how = Ending::finished;
+  };
+  Engine(serving::EngineCore core, StageExecutor e)
+      : executor(std::move(e)),
+        live(std::move(core), executor, [this](std::int64_t request, Session session, Ending how) {
+          over.push_back({request, std::move(session), how});
+        }) {}
   StageExecutor executor;
+  LiveEngine live;
+  std::vector<Over> over;  ///< requests, while steps behind them are decided
   std::size_t index = 0;
   std::vector<std::vector<std::int32_t>> stages;  ///< ranks of each
   std::vector<std::int32_t> ranks;                ///< in order of the stages

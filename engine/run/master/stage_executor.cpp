@@ -9,23 +9,18 @@ namespace tessera::run {
 StageExecutor::StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
                              std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
                              Emulated emulated)
-    : ranks_(std::move(ranks)),
-      stop_tokens_(std::move(stop_tokens)),
+    : SessionExecutor(std::move(stop_tokens)),
+      ranks_(std::move(ranks)),
       transport_(transport),
       emulated_(std::move(emulated)) {}
 
-void StageExecutor::add(std::int64_t request, const Prompt& prompt, std::int64_t most_new) {
-  sessions_[request] = {.prompt = &prompt, .tokens = prompt.tokens, .most_new = most_new};
-}
-
-Session StageExecutor::take(std::int64_t request) {
+void StageExecutor::gone(std::int64_t request) {
   if (sampled_.erase(request) > 0) gone_.push_back(request);
-  return std::move(sessions_.extract(request).mapped());
 }
 
 StepItem StageExecutor::item_of(const serving::Work& work, std::size_t i, StepOrder& order) {
   const serving::BatchItem& item = work.batch.items[i];
-  const Session& session = sessions_.at(item.request);
+  const Session& session = *find(item.request);
   StepItem part{.request = item.request,
                 .tokens = item.tokens,
                 .context_tokens = item.context,
@@ -104,23 +99,12 @@ void StageExecutor::on_tokens(const Message& message) {
 
 serving::Generated StageExecutor::take_token(const serving::BatchItem& item, std::int32_t token,
                                              Nanoseconds now) {
-  serving::Generated generated;
-  const auto found = sessions_.find(item.request);
-  if (!item.samples || found == sessions_.end()) return generated;
+  Session* session = find(item.request);
+  if (!item.samples || session == nullptr) return {};
   if (token < 0) refuse("message", "no token was sampled for request {}", item.request);
-  Session& session = found->second;
-  if (session.times.empty()) session.times.push_back(now);
-  session.times.resize(2, now);
-  session.times[1] = now;
-  generated.tokens = 1;
-  if (stop_tokens_.contains(token)) {
-    session.stop_reason = lm::StopReason::stop_token;
-    generated.ended = true;
-    return generated;
-  }
-  session.tokens.push_back(token);
-  generated.ended = session.num_new() >= session.most_new;
-  return generated;
+  const std::int64_t before = session->num_new();
+  const bool ended = add_token(*session, token, ticks(now));
+  return brought(item.request, *session, before, ended);
 }
 
 void StageExecutor::note_times(const UnderWay& step, const std::vector<StageTimes>& times) {

@@ -11,22 +11,25 @@ EngineCore::EngineCore(std::unique_ptr<Scheduler> scheduler, Ledger ledger, cons
       most_under_way_(scheduler_->most_under_way(options.num_stages)),
       with_tables_(options.with_tables) {}
 
-std::vector<Ended> EngineCore::advance(Ticks now, Executor& executor, Inbox inbox) {
+std::vector<Ended> EngineCore::take_ends(Ticks now, Executor& executor) {
   std::vector<Ended> ended;
   account(now);
   while (const auto done = executor.finished()) {
     const auto result_of = [&](std::size_t i) { return done->generated[i]; };
     finish(done->times, result_of, ended);
+    has_ended_ = true;
   }
-  for (const std::int64_t request : inbox.transferred) finish_loading(request);
-  for (const std::int64_t request : inbox.cancelled) cancel(request, now);
-  for (Sequence& sequence : inbox.arrived) submit(std::move(sequence), now);
+  return ended;
+}
+
+void EngineCore::decide_all(Ticks now, Executor& executor) {
+  const bool news = std::exchange(has_news_, false) && has_room_for_news();
+  if (!std::exchange(has_ended_, false) && !news && now < decide_again()) return;
   while (has_room()) {
     const Work* work = decide(now);
     if (work == nullptr) break;
     executor.launch(*work);
   }
-  return ended;
 }
 
 void EngineCore::note(std::int64_t request, Slot slot) {
@@ -36,13 +39,14 @@ void EngineCore::note(std::int64_t request, Slot slot) {
 
 bool EngineCore::submit(Sequence s, Ticks now) {
   if (!scheduler_->why_never(s.prompt_tokens, s.max_tokens).empty()) {
-    ledger_.rejected(s.request);
+    ledger_.rejected(s.request, now);
     return false;
   }
   most_tokens_ = std::max(most_tokens_, s.most_tokens());
   ledger_.comes(*scheduler_, s.request, now);
   const std::int64_t request = s.request;
   note(request, scheduler_->add(std::move(s)));
+  has_news_ = true;
   return true;
 }
 
@@ -63,6 +67,7 @@ void EngineCore::finish_loading(std::int64_t request) {
   if (it == slots_.end()) return;  // cancelled on the way
   scheduler_->loaded(it->second);
   --num_loading_;
+  has_news_ = true;
 }
 
 bool EngineCore::cancel(std::int64_t request, Ticks now) {
@@ -82,6 +87,7 @@ bool EngineCore::withdraw(std::int64_t request, Ticks now) {
   ledger_.withdrawn(*scheduler_, slot, now);
   scheduler_->cancel(slot);
   slots_.erase(it);
+  has_news_ = true;
   return true;
 }
 
@@ -113,6 +119,7 @@ Work* EngineCore::decide(Ticks now) {
   Batch& batch = work.batch;
   scheduler_->decide(now, batch);
   note_left();
+  if (now >= decide_again_) ledger_.retries(now);
   ledger_.decided(*scheduler_, batch, now);
   decide_again_ = kNever;
   const bool nothing = batch.items.empty() && batch.lockstep < 0 && batch.moves.empty() &&
@@ -163,6 +170,7 @@ void EngineCore::lose_steps(Ticks now) {
   account(now);
   scheduler_->forget_all();
   under_way_.clear();
+  decide_again_ = now;
 }
 
 bool EngineCore::is_circling() const {

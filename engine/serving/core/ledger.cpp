@@ -31,8 +31,9 @@ Ticks StepTimes::end_of(std::int64_t steps) const {
 Ledger::Ledger(Log& log, std::int32_t engine, bool record_steps)
     : log_(log), engine_(engine), record_steps_(record_steps) {}
 
-void Ledger::rejected(std::int64_t request) {
+void Ledger::rejected(std::int64_t request, Ticks now) {
   RequestRecord& r = record(request);
+  if (r.taken == kNever) r.taken = now;
   r.outcome = Outcome::rejected;
   r.replica = engine_;
 }
@@ -40,6 +41,7 @@ void Ledger::rejected(std::int64_t request) {
 void Ledger::comes(const Scheduler& scheduler, std::int64_t request, Ticks now) {
   note_limit(scheduler, limit_, now);
   RequestRecord& r = record(request);
+  if (r.taken == kNever) r.taken = now;
   if (r.first_scheduled != kNever) return;
   for (std::size_t i = 0; i < kNumLimits; ++i) r.waited[i] -= limit_ticks_[i];
 }
@@ -117,6 +119,17 @@ void Ledger::note_other_gap(const Progress& p, Ticks first_end) {
   }
 }
 
+void Ledger::note_drafts(const BatchItem& item, const Generated& g) {
+  if (item.drafts > 0) {
+    ++num_drafts_;
+    drafted_ += item.drafts;
+    accepted_ += g.accepted;
+  }
+  if (record_steps_) {
+    drafts_.push_back({item.request, item.drafts, g.accepted, g.ended ? -1 : g.next_drafts});
+  }
+}
+
 void Ledger::note_regular_gaps(const Batch& batch, const StepTimes& times) {
   const std::int64_t regular = std::exchange(num_regular_, 0), count = std::ssize(batch.items);
   if (times.count == 1) {
@@ -177,6 +190,9 @@ void Ledger::record_step(const Scheduler& scheduler, const Batch& batch,
   std::sort(
       row.scheduled.begin(), row.scheduled.end(),
       [](const ScheduledTokens& a, const ScheduledTokens& b) { return a.request < b.request; });
+  row.drafts = std::exchange(drafts_, {});
+  std::sort(row.drafts.begin(), row.drafts.end(),
+            [](const DraftRecord& a, const DraftRecord& b) { return a.request < b.request; });
   row.preempted = batch.preempted;
   std::sort(row.preempted.begin(), row.preempted.end());
   row.finished = std::move(finished);
@@ -228,6 +244,7 @@ void Ledger::close(const Scheduler& scheduler, Ticks end, bool busy, const Engin
   sums.unusable_slot_ticks = as_double(unusable_ticks_);
   sums.refused_ticks = static_cast<double>(refused_ticks_);
   sums.stage_busy = std::move(stage_busy);
+  sums.retries = std::move(retries_);
   sums.usd_per_h = card.usd_per_h;
   sums.idle_w = card.idle_w;
   sums.busy_w = card.busy_w;

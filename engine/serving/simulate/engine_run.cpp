@@ -6,39 +6,9 @@
 
 #include "tessera/core/error.h"
 #include "tessera/serving/accepted_drafts.h"
+#include "tessera/serving/engine_setup.h"
 
 namespace tessera::serving {
-namespace {
-
-BlockManager::Options kv_options(const Replica& replica) {
-  const EngineOptions& engine = replica.engine;
-  BlockManager::Options kv;
-  kv.num_blocks = replica.kv_blocks;
-  kv.block_size = engine.block_size;
-  kv.prefix_caching = engine.enable_prefix_caching;
-  kv.allocation = engine.kv_allocation;
-  kv.max_model_len = engine.max_model_len;
-  // Where nobody knows what a token takes, host memory holds as much as the device.
-  kv.host_blocks = replica.kv_blocks;
-  if (replica.kv_bytes_per_token > 0) {
-    kv.host_blocks = static_cast<std::int64_t>(
-        engine.swap_space_gib * 1024 * 1024 * 1024 /
-        (replica.kv_bytes_per_token * static_cast<double>(engine.block_size)));
-  }
-  return kv;
-}
-
-std::unique_ptr<Scheduler> scheduler_of(const Replica& replica) {
-  auto scheduler = replica.make_scheduler(replica.engine, kv_options(replica));
-  if (scheduler->decides_ahead()) {
-    const std::string why_not = why_step_by_step(replica.engine, replica.cost->num_stages());
-    if (!why_not.empty()) refuse("engine.async_scheduling", "{}", why_not);
-  }
-  return scheduler;
-}
-
-}  // namespace
-
 EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
                      const SimulationOptions& options, std::int32_t number, Log& log,
                      DeviceClocks& clocks, bool shared)
@@ -50,18 +20,14 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
       prefill_only_(replica.role == Role::prefill),
-      core_(scheduler_of(replica), Ledger(log, number, options.record_steps),
+      core_(scheduler_of(replica, kv_options(replica)), Ledger(log, number, options.record_steps),
             {.num_stages = num_stages_}),
       stretches_(core_.scheduler()),
-      own_free_(num_stages_, 0),
-      clocks_(num_stages_),
-      stage_busy_(num_stages_, 0),
-      link_free_(num_stages_, 0) {
-  for (std::size_t k = 0; k < num_stages_; ++k) {
-    if (replica.devices.empty()) clocks_[k] = {&own_free_[k]};
-    for (std::size_t i = 0; !replica.devices.empty() && i < replica.devices[k].size(); ++i) {
-      clocks_[k].push_back(&clocks[replica.devices[k][i]]);
-    }
+      stages_(*replica.cost, swap_per_block(replica)) {
+  for (std::size_t k = 0; k < replica.devices.size(); ++k) {
+    std::vector<Ticks*> shared_clocks;
+    for (const std::int32_t device : replica.devices[k]) shared_clocks.push_back(&clocks[device]);
+    stages_.share(k, std::move(shared_clocks));
   }
   // Where engines take turns, tokens of a lockstep need not follow each other at once.
   if (skip_ && num_stages_ == 1 && !replica.cost->has_queues() && !shared) {
@@ -71,44 +37,32 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
   }
-  if (replica.engine.swap_bytes_per_s > 0) {
-    swap_per_block_ =
-        to_ticks(replica.kv_bytes_per_token * static_cast<double>(replica.engine.block_size) /
-                     replica.engine.swap_bytes_per_s,
-                 "swap_bytes_per_s");
-  }
 }
 
 Sequence EngineRun::sequence_of(std::int64_t request) const {
-  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
-  Sequence s;
+  const auto index = static_cast<std::size_t>(request);
+  Sequence s =
+      serving::sequence_of(traffic_, traffic_.requests[index], log_.requests[index].arrival);
   s.request = request;
-  s.arrival = log_.requests[static_cast<std::size_t>(request)].arrival;
-  s.priority = r.priority;
-  s.slo_class = r.slo_class;
-  s.prompt_tokens = r.prompt_tokens;
-  s.known = s.prompt_tokens + log_.requests[static_cast<std::size_t>(request)].output_tokens;
-  s.max_tokens = prefill_only_      ? s.known - s.prompt_tokens + 1
-                 : r.max_tokens > 0 ? r.max_tokens
-                                    : r.output_tokens;
-  s.content.prefix_group = r.prefix_group;
-  s.content.prefix_tokens = r.prefix_group >= 0 ? r.prefix_tokens : 0;
-  s.content.stream = r.stream;
-  s.content.block_ids = traffic_.block_ids.data() + r.first_block_id;
-  s.content.num_block_ids = r.num_block_ids;
-  s.content.block_id_tokens = traffic_.block_id_tokens;
+  s.known += log_.requests[index].output_tokens;
+  if (prefill_only_) s.max_tokens = s.known - s.prompt_tokens + 1;
+  if (options_.recorded) fill_in_content(s);
   return s;
 }
 
-// The model's context ends a request too. An engine that only reads prompts brings one token more
-// than there are, also of what somebody gave back.
+void EngineRun::fill_in_content(Sequence& s) const {
+  if (options_.recorded->tokens.empty()) return;
+  const std::vector<Token>& tokens = options_.recorded->tokens[static_cast<std::size_t>(s.request)];
+  s.content.tokens = std::make_shared<TokenChain>(replica_.engine.block_size);
+  s.content.tokens->append(std::span(tokens).first(static_cast<std::size_t>(s.prompt_tokens)));
+}
+
+// An engine that only reads prompts brings one token more than there are, also of what somebody
+// gave back.
 std::int64_t EngineRun::find_output(std::int64_t request) const {
-  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
-  if (prefill_only_) return log_.requests[static_cast<std::size_t>(request)].output_tokens + 1;
-  std::int64_t most = r.output_tokens;
-  if (r.max_tokens > 0) most = std::min(most, r.max_tokens);
-  const std::int64_t len = replica_.engine.max_model_len;
-  return len > 0 ? std::min(most, std::max<std::int64_t>(1, len - r.prompt_tokens)) : most;
+  const auto index = static_cast<std::size_t>(request);
+  if (prefill_only_) return log_.requests[index].output_tokens + 1;
+  return serving::output_of(traffic_.requests[index], replica_.engine);
 }
 
 bool EngineRun::submit(std::int64_t request, Ticks now) {
@@ -138,7 +92,7 @@ bool EngineRun::start_step(Ticks now, bool alone, Ticks& retry) {
     return false;
   }
   Flight flight;
-  fly(work->batch, flight, now);
+  fly(*work, flight, now);
   check_joined(work->batch, flight.times.start);
   if (skip_ && num_stages_ == 1 && alone) plan_stretch(work->batch, flight);
   const StepTimes times = flight.times;
@@ -185,55 +139,68 @@ void EngineRun::renew(Flight& flight) {
   new_ends_.push_back({flight.times.end, flight.version});
 }
 
-Ticks EngineRun::stage_free(std::size_t stage) const {
-  Ticks free = 0;
-  for (const Ticks* clock : clocks_[stage]) free = std::max(free, *clock);
-  return free;
+void EngineRun::fly(const Work& work, Flight& flight, Ticks now) {
+  flight.times = stages_.take(work.batch, now, options_.record_passes ? &flight.passes : nullptr);
+  if (options_.recorded == nullptr || !options_.recorded->with_times) return;
+  const StepRecord* step = recorded_step(work.step);
+  const Ticks start = step == nullptr ? now : std::max(now, step->start);
+  const Ticks end = step == nullptr ? options_.recorded->end + 1 : step->start + step->duration;
+  flight.times = StepTimes::of(start, std::max(start, end));
 }
 
-// A step on a stage or a link, from `at` on, which is `free` then.
-Ticks EngineRun::pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const {
-  const bool queues = replica_.cost->has_queues();
-  if (!queues || ticks > 0) at = std::max(at, free);
-  if (ticks < 0 || ticks > kNever / 2 - at) {
-    throw Error(ErrorCode::out_of_range,
-                fmt::format("the run passes {} s; fewer requests or a higher rate end earlier",
-                            kLongestRun_s));
-  }
-  if (options_.record_passes) flight.passes.push_back({at, ticks});
-  if (!queues || ticks > 0) free = at + ticks;
-  return at + ticks;
+// What was recorded of a step; null: nothing, as the other run did not take it.
+const StepRecord* EngineRun::recorded_step(std::int64_t step) const {
+  if (options_.recorded == nullptr) return nullptr;
+  const std::vector<StepRecord>& steps = options_.recorded->log->steps;
+  return step < std::ssize(steps) ? &steps[static_cast<std::size_t>(step)] : nullptr;
 }
 
-void EngineRun::fly(const Batch& batch, Flight& flight, Ticks now) {
-  const StepLoad& load = batch.load;
-  const bool queues = replica_.cost->has_queues();
-  const Ticks start = queues ? now : std::max(now, stage_free(0));
-  Ticks at = start;
-  for (std::size_t k = 0; k < num_stages_; ++k) {
-    Ticks ticks = replica_.cost->stage(load, k);
-    if (k == 0) ticks += swap_per_block_ * static_cast<Ticks>(batch.moves.size());
-    Ticks free = stage_free(k);
-    at = pass(flight, at, free, ticks);
-    hold_stage(k, free);
-    stage_busy_[k] += ticks;
-    if (k + 1 == num_stages_) break;
-    Ticks no_queue = 0;
-    at = pass(flight, at, queues ? link_free_[k] : no_queue, replica_.cost->hop(load, k));
+Ticks EngineRun::decides_at(Ticks asked) const {
+  if (options_.recorded == nullptr || !options_.recorded->with_times) return asked;
+  const std::vector<Ticks>& retries = options_.recorded->log->replicas.front().retries;
+  const auto next = std::lower_bound(retries.begin(), retries.end(), asked);
+  return next == retries.end() ? kNever : *next;
+}
+
+// How many drafts pass, and how many there are next.
+void EngineRun::guess(const BatchItem& item, std::int64_t number, Generated& g) const {
+  if (options_.recorded == nullptr) {
+    if (item.drafts == 0) return;
+    const Ledger::Progress& p = core_.ledger().progress(item.slot);
+    g.accepted = std::min(item.drafts,
+                          accepted_drafts(options_.seed, item.request, p.output_tokens, rates_));
+    return;
   }
-  flight.times = StepTimes::of(start, at);
+  const StepRecord* step = recorded_step(number);
+  if (step == nullptr) return;
+  const auto found = std::lower_bound(
+      step->drafts.begin(), step->drafts.end(), item.request,
+      [](const DraftRecord& a, std::int64_t request) { return a.request < request; });
+  if (found == step->drafts.end() || found->request != item.request) return;
+  g.accepted = std::min(item.drafts, found->accepted);
+  g.next_drafts = found->next_drafts;
+}
+
+// Real tokens of an output, as far as they were recorded.
+std::span<const Token> EngineRun::recorded_tokens(std::int64_t request, std::int64_t from,
+                                                  std::int64_t count) const {
+  if (options_.recorded->tokens.empty()) return {};
+  const auto index = static_cast<std::size_t>(request);
+  const std::span<const Token> all = options_.recorded->tokens[index];
+  const std::int64_t first =
+      std::min<std::int64_t>(traffic_.requests[index].prompt_tokens + from, std::ssize(all));
+  return all.subspan(static_cast<std::size_t>(first),
+                     static_cast<std::size_t>(std::min(count, std::ssize(all) - first)));
 }
 
 // What a model would say, from the lengths of the traffic.
-inline Generated EngineRun::generate(const BatchItem& item) {
+inline Generated EngineRun::generate(const BatchItem& item, std::int64_t step) {
   Ledger::Progress& p = core_.ledger().progress(item.slot);
   const std::int64_t left = output_of(p) - p.output_tokens;
   Generated g;
-  if (item.drafts > 0) {
-    g.accepted = std::min(item.drafts,
-                          accepted_drafts(options_.seed, item.request, p.output_tokens, rates_));
-  }
+  guess(item, step, g);
   g.tokens = std::min(g.accepted + 1, left);
+  if (options_.recorded) g.token_ids = recorded_tokens(item.request, p.output_tokens, g.tokens);
   g.ended = g.tokens >= left;
   if (g.ended && prefill_only_) {
     const Request& r = traffic_.requests[static_cast<std::size_t>(item.request)];
@@ -251,13 +218,14 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   if (flight.is_stretch()) {
     account_stretch(work.batch, flight, flight.times.end);
     take_steps(work.batch, flight.times.count - 1);
-    stage_busy_[0] += flight.times.end - flight.times.start - flight.times.first;
-    hold_stage(0, flight.times.end);
+    stages_.add_busy(0, flight.times.end - flight.times.start - flight.times.first);
+    stages_.hold(0, flight.times.end);
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
   leave_before_end(work.batch);
   if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);
-  const auto result_of = [&](std::size_t i) { return generate(work.batch.items[i]); };
+  const std::int64_t step = work.step;
+  const auto result_of = [&](std::size_t i) { return generate(work.batch.items[i], step); };
   core_.finish(flight.times, result_of, ended);
 }
 
@@ -305,7 +273,7 @@ std::int64_t EngineRun::cached_tokens(std::int64_t request) const {
 void EngineRun::close(Ticks end) {
   core_.leave_steps();
   const EngineCard card{replica_.name, replica_.usd_per_h, replica_.idle_w, replica_.busy_w};
-  core_.ledger().close(scheduler(), end, !core_.is_idle(), card, stage_busy_);
+  core_.ledger().close(scheduler(), end, !core_.is_idle(), card, stages_.busy());
 }
 
 }  // namespace tessera::serving

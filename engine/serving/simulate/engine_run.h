@@ -10,6 +10,7 @@
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/engine_core.h"
 #include "tessera/serving/simulate.h"
+#include "tessera/serving/stage_clocks.h"
 #include "tessera/serving/stretches.h"
 #include "tessera/serving/traffic.h"
 
@@ -63,6 +64,8 @@ class EngineRun {
   void catch_up_ahead(Ticks now);
   /// Whether the step that runs ends at that very tick.
   bool ends_at(Ticks now) const { return !flights_.empty() && flights_.front().ends_at(now); }
+  /// When it decides again that asks to: where that is recorded, when it did.
+  Ticks decides_at(Ticks asked) const;
   /// Steps are decided at `now`, as far as there is room for any.
   void note_decisions(Ticks now) { decided_at_ = now; }
   /// A step's end; the version tells a current event from an old one.
@@ -125,12 +128,8 @@ class EngineRun {
     return p.most_output;
   }
   std::int64_t find_output(std::int64_t request) const;
-  void fly(const Batch& batch, Flight& flight, Ticks now);
-  Ticks pass(Flight& flight, Ticks at, Ticks& free, Ticks ticks) const;
-  Ticks stage_free(std::size_t stage) const;
-  void hold_stage(std::size_t stage, Ticks until) {
-    for (Ticks* clock : clocks_[stage]) *clock = until;
-  }
+  void fly(const Work& work, Flight& flight, Ticks now);
+  void fill_in_content(Sequence& s) const;
   void plan_stretch(const Batch& batch, Flight& flight);
   void end_by_horizon(StepTimes& times) const;
   void renew(Flight& flight);
@@ -140,7 +139,11 @@ class EngineRun {
   }
   void take_steps(Batch& batch, std::int64_t steps);
   void take_next(const Work& work, Work& next, const StepTimes& times);
-  Generated generate(const BatchItem& item);
+  const StepRecord* recorded_step(std::int64_t step) const;
+  std::span<const Token> recorded_tokens(std::int64_t request, std::int64_t from,
+                                         std::int64_t count) const;
+  void guess(const BatchItem& item, std::int64_t number, Generated& g) const;
+  Generated generate(const BatchItem& item, std::int64_t step);
   void check_joined(const Batch& batch, Ticks start);
   void leave_before_end(const Batch& batch);
   void account_stretch(const Batch& batch, const Flight& flight, Ticks until);
@@ -167,14 +170,10 @@ class EngineRun {
   EngineCore core_;
   Stretches stretches_;
   std::vector<double> rates_;  ///< cumulative, of accepted drafts
-  Ticks swap_per_block_ = 0;
-
+  StageClocks stages_;
   std::priority_queue<LastStep, std::vector<LastStep>, std::greater<>> last_steps_;
   std::deque<Flight> flights_;  ///< of the core's works under way
   std::vector<StepEnd> new_ends_;
-  std::vector<Ticks> own_free_;              ///< [stage] where no devices are named
-  std::vector<std::vector<Ticks*>> clocks_;  ///< [stage] of its devices
-  std::vector<Ticks> stage_busy_, link_free_;
   std::int64_t next_version_ = 0;
   Ticks decided_at_ = -1;
 };

@@ -8,11 +8,11 @@
 
 #include "simulation.h"
 #include "tessera/core/error.h"
+#include "tessera/serving/engine_setup.h"
 
 namespace tessera::serving {
 namespace {
 
-constexpr std::size_t kMostSamples = 1024;
 constexpr std::int64_t kPollEvery = 4096;
 
 std::set<std::int32_t> devices_of(const Replica& replica) {
@@ -25,9 +25,6 @@ bool has_role(const Deployment& deployment, Role role) {
   return std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
                      [&](const Replica& r) { return r.role == role; });
 }
-
-/// A sum of times; kNever where it does not fit.
-Ticks sum_of(Ticks a, Ticks b) { return a > kNever - b ? kNever : a + b; }
 
 }  // namespace
 
@@ -53,8 +50,15 @@ void check_roles(const Deployment& deployment, const std::string& path) {
 
 Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
                        SimulationOptions options)
-    : deployment_(deployment), traffic_(traffic), options_(std::move(options)) {
-  api_ = to_ticks(deployment.api_s, "api_s");
+    : deployment_(deployment),
+      traffic_(traffic),
+      options_(std::move(options)),
+      api_(to_ticks(deployment.api_s, "api_s")),
+      arrivals_(traffic, api_,
+                [this](Ticks time, std::int64_t request) {
+                  push({time, Kind::arrival, request, 0});
+                }),
+      samples_(traffic) {
   horizon_ = to_ticks(options_.horizon_s, "horizon_s");
   log_.requests.resize(traffic.requests.size());
   log_.steps_recorded = options_.record_steps;
@@ -71,14 +75,7 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   start_at_.resize(engines_.size(), kNever);
   handovers_.resize(engines_.size() + 1);
   sender_free_.resize(engines_.size(), 0);
-  // Half as many samples while requests come as there may be; where that is not known, doubling.
-  if (!traffic.requests.empty()) {
-    const auto samples = static_cast<Ticks>(kMostSamples / 2);
-    sample_every_ = std::max(sample_every_, traffic.requests.back().arrival / samples);
-  }
   replica_of_.resize(traffic.requests.size(), -1);
-  next_turn_.resize(traffic.requests.size(), -1);
-  next_sibling_.resize(traffic.requests.size(), -1);
 }
 
 void Simulation::add_engines() {
@@ -108,45 +105,27 @@ void Simulation::add_engines() {
 }
 
 void Simulation::send_first() {
-  const auto count = static_cast<std::int64_t>(traffic_.requests.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t after = traffic_.requests[static_cast<std::size_t>(i)].after;
-    if (after < 0) continue;
-    std::int64_t& first = next_turn_[static_cast<std::size_t>(after)];
-    next_sibling_[static_cast<std::size_t>(i)] = std::exchange(first, i);
-  }
-  if (!traffic_.concurrency) {
-    // Open: one arrival is in the heap at a time, the others are sorted already.
-    while (next_sent_ < traffic_.requests.size() && traffic_.requests[next_sent_].after >= 0) {
-      ++next_sent_;
-    }
-    if (next_sent_ < traffic_.requests.size()) {
-      push({traffic_.requests[next_sent_].arrival + api_, Kind::arrival,
-            static_cast<std::int64_t>(next_sent_), 0});
-    }
-    return;
-  }
-  for (std::int64_t sent = 0; sent < *traffic_.concurrency; ++sent) {
-    if (next_sent_ >= traffic_.requests.size()) return;
-    push({traffic_.requests[next_sent_].arrival + api_, Kind::arrival,
-          static_cast<std::int64_t>(next_sent_), 0});
-    ++next_sent_;
+  if (!is_replayed()) return arrivals_.begin();
+  const std::vector<RequestRecord>& records = options_.recorded->log->requests;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].taken == kNever) continue;
+    push({records[i].taken, Kind::arrival, static_cast<std::int64_t>(i), 0});
   }
 }
 
 void Simulation::arrive(std::int64_t request, Ticks now) {
-  log_.requests[static_cast<std::size_t>(request)].arrival = now - api_;
-  const Ticks patience = traffic_.requests[static_cast<std::size_t>(request)].cancel_after;
-  if (patience != kNever) push({sum_of(now, patience), Kind::cancel, request, 0});
-  if (!traffic_.concurrency && static_cast<std::size_t>(request) == next_sent_) {
-    do {
-      ++next_sent_;
-    } while (next_sent_ < traffic_.requests.size() && traffic_.requests[next_sent_].after >= 0);
-    if (next_sent_ < traffic_.requests.size()) {
-      push({std::max(now, traffic_.requests[next_sent_].arrival + api_), Kind::arrival,
-            static_cast<std::int64_t>(next_sent_), 0});
-    }
+  const auto index = static_cast<std::size_t>(request);
+  Ticks leaves = kNever;
+  if (is_replayed()) {
+    const RequestRecord& record = options_.recorded->log->requests[index];
+    log_.requests[index].arrival = record.arrival;
+    leaves = record.cancelled;
+  } else {
+    log_.requests[index].arrival = now - api_;
+    leaves = arrivals_.leaves_at(request, now);
+    arrivals_.came(request, now);
   }
+  if (leaves != kNever) push({leaves, Kind::cancel, request, 0});
   route(request, now);
 }
 
@@ -297,7 +276,7 @@ void Simulation::start(std::size_t replica, Ticks now) {
     const bool started = engine.start_step(now, alone, retry);
     push_ends(replica);
     if (!started) {
-      if (retry != kNever && retry > now) ask_start(replica, retry);
+      if (retry != kNever && retry > now) ask_start(replica, engine.decides_at(retry));
       break;
     }
     if (++num_starts_ >= options_.most_steps) {
@@ -337,18 +316,8 @@ void Simulation::has_ended(const Ended& ended, std::size_t replica, Ticks now) {
   request_over(ended.request, now);
 }
 
-// Those that wait for it (the next turn of its session), or the next request of a closed loop.
 void Simulation::request_over(std::int64_t request, Ticks now) {
-  for (std::int64_t next = next_turn_[static_cast<std::size_t>(request)]; next >= 0;
-       next = next_sibling_[static_cast<std::size_t>(next)]) {
-    const Ticks think = traffic_.requests[static_cast<std::size_t>(next)].arrival;
-    push({sum_of(now, think + api_), Kind::arrival, next, 0});
-  }
-  if (traffic_.concurrency && next_sent_ < traffic_.requests.size()) {
-    const Ticks due = traffic_.requests[next_sent_].arrival;
-    push({std::max(now, due) + api_, Kind::arrival, static_cast<std::int64_t>(next_sent_), 0});
-    ++next_sent_;
-  }
+  if (!is_replayed()) arrivals_.over(request, now);
 }
 
 // A client leaves: wherever its request is, its blocks are free for others. What is on the wire is
@@ -378,10 +347,9 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
   request_over(request, now);
 }
 
-// The state before what happens at that moment, whatever is under way.
-void Simulation::sample(Ticks now) {
+// Before what happens at that moment, whatever is under way.
+StateSample Simulation::state(Ticks now) const {
   StateSample sample;
-  sample.time = now;
   for (const auto& engine : engines_) {
     const ReplicaLoad load = engine->load(now, true, false);
     sample.num_waiting += load.num_waiting;
@@ -390,32 +358,13 @@ void Simulation::sample(Ticks now) {
     sample.output_tokens += engine->output_tokens(now);
   }
   sample.num_waiting += static_cast<std::int64_t>(shared_queue_.size());
-  sample.output_tokens -= sampled_output_;
-  sampled_output_ += sample.output_tokens;
-  if (log_.samples.size() >= kMostSamples) {
-    std::vector<StateSample> kept;
-    std::int64_t tokens = 0;
-    for (std::size_t i = 0; i < log_.samples.size(); ++i) {
-      tokens += log_.samples[i].output_tokens;
-      if (i % 2 == 0) continue;
-      kept.push_back(log_.samples[i]);
-      kept.back().output_tokens = std::exchange(tokens, 0);
-    }
-    log_.samples = std::move(kept);
-    sample_every_ *= 2;
-  }
-  log_.samples.push_back(sample);
-  next_sample_ = now + sample_every_;
+  return sample;
 }
 
 void Simulation::give_up(const EngineRun& engine) {
   stopped_ = true;
   log_.stuck = true;
-  log_.cut_off = fmt::format(
-      "scheduler '{}' of {} computes and drops the same tokens again and again and generates none, "
-      "with {} requests waiting and {} running",
-      engine.replica().engine.scheduler, engine.replica().name, engine.scheduler().num_waiting(),
-      engine.scheduler().num_running());
+  log_.cut_off = why_circling(engine.core(), engine.replica());
 }
 
 void Simulation::explain_stall() {
@@ -430,11 +379,7 @@ void Simulation::explain_stall() {
   for (const auto& engine : engines_) {
     if (!engine->core().is_stalled()) continue;
     log_.stuck = true;
-    log_.cut_off = fmt::format(
-        "scheduler '{}' of {} schedules nothing, with {} requests waiting and {} running, and "
-        "nothing else will happen",
-        engine->replica().engine.scheduler, engine->replica().name,
-        engine->scheduler().num_waiting(), engine->scheduler().num_running());
+    log_.cut_off = why_stalled(engine->core(), engine->replica());
     return;
   }
   log_.stuck = true;
@@ -454,7 +399,7 @@ Log Simulation::run() {
     if (++num_events_ % kPollEvery == 0 && options_.poll) options_.poll(num_ended_);
     const auto index = static_cast<std::size_t>(event.id);
     const bool is_old = event.kind == Kind::step_end && !engines_[index]->is_current(event.version);
-    while (!is_old && event.time >= next_sample_) sample(next_sample_);
+    while (!is_old && event.time >= samples_.next()) samples_.add(state(samples_.next()));
     switch (event.kind) {
       case Kind::step_end:
         if (!is_old) end_step(index, event.time);
@@ -480,7 +425,7 @@ Log Simulation::run() {
     }
   }
   explain_stall();
-  std::erase_if(log_.samples, [&](const StateSample& s) { return s.time > log_.end; });
+  log_.samples = samples_.take(log_.end);
   for (const auto& engine : engines_) engine->close(log_.end);
   if (log_.steps_recorded) {
     std::stable_sort(log_.steps.begin(), log_.steps.end(),

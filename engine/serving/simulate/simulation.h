@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "engine_run.h"
+#include "tessera/serving/arrivals.h"
 #include "tessera/serving/simulate.h"
+#include "tessera/serving/state_samples.h"
 
 namespace tessera::serving {
 
@@ -18,7 +20,7 @@ class Simulation {
   Log run();
 
  private:
-  // At equal ticks in this order, as an engine by itself takes them (EngineCore::advance).
+  // At equal ticks in this order, as an engine by itself takes them (see EngineCore).
   enum class Kind : std::int32_t { step_end, transfer_end, cancel, go, come, arrival, start };
   struct Event {
     Ticks time = 0;
@@ -42,6 +44,7 @@ class Simulation {
   void hand_over_elsewhere(std::size_t target, Ticks now);
   std::vector<std::int64_t> break_handovers(std::size_t replica, Ticks now);
   void send_first();
+  bool is_replayed() const { return options_.recorded && options_.recorded->with_times; }
   void arrive(std::int64_t request, Ticks now);
   void route(std::int64_t request, Ticks now);
   void submit(std::int64_t request, std::size_t replica, Ticks now);
@@ -70,7 +73,7 @@ class Simulation {
   const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,
                                         Ticks now);
   void push(const Event& event) { events_.push(event); }
-  void sample(Ticks now);
+  StateSample state(Ticks now) const;
   void explain_stall();
   void give_up(const EngineRun& engine);
 
@@ -92,10 +95,8 @@ class Simulation {
   std::vector<std::deque<Handover>> handovers_;
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
   std::vector<Ticks> sender_free_;
-  std::vector<std::int64_t> next_turn_;     ///< of a request; -1: none
-  std::vector<std::int64_t> next_sibling_;  ///< another one that waits for the same; -1: none
-  std::size_t next_sent_ = 0;               ///< of a closed loop, or the next open arrival
-  Ticks api_ = 0;                           ///< from sending a request to its arrival at the router
+  Ticks api_ = 0;  ///< from sending a request to its arrival at the router
+  Arrivals arrivals_;
   Ticks horizon_ = 0;
   std::int64_t num_ended_ = 0, num_events_ = 0, num_starts_ = 0;
   bool stopped_ = false;
@@ -106,8 +107,7 @@ class Simulation {
   };
   Signals entry_signals_, decode_signals_;
 
-  Ticks next_sample_ = 0, sample_every_ = kTicksPerSecond / 100;
-  std::int64_t sampled_output_ = 0;
+  StateSamples samples_;
 };
 
 }  // namespace tessera::serving

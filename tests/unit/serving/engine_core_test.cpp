@@ -48,6 +48,11 @@ Sequence request(std::int64_t number, std::int64_t prompt_tokens, std::int64_t m
   return s;
 }
 
+struct Inbox {
+  std::vector<std::int64_t> transferred = {}, cancelled = {};
+  std::vector<Sequence> arrived = {};
+};
+
 class EngineCoreTest : public ::testing::Test {
  protected:
   EngineCore core(std::size_t num_stages = 1, std::int64_t num_blocks = 100,
@@ -61,7 +66,11 @@ class EngineCoreTest : public ::testing::Test {
   }
   std::vector<Ended> at(EngineCore& core, Ticks now, Inbox inbox = {}) {
     executor_.now = now;
-    std::vector<Ended> ended = core.advance(now, executor_, std::move(inbox));
+    std::vector<Ended> ended = core.take_ends(now, executor_);
+    for (const std::int64_t request : inbox.transferred) core.finish_loading(request);
+    for (const std::int64_t request : inbox.cancelled) core.cancel(request, now);
+    for (Sequence& sequence : inbox.arrived) core.submit(std::move(sequence), now);
+    core.decide_all(now, executor_);
     core.scheduler().check({});
     return ended;
   }

@@ -137,7 +137,8 @@ class Job final : public Actor {
   void begin();
   void resume(Engine& engine);
   void advance(Engine& engine);
-  void answer(Engine& engine, std::int64_t request);
+  void answer(Engine& engine);
+  void answer(std::int64_t request, const Session& session);
   void finish(JobState state, std::string why = {});
   void fail(std::int32_t rank, const std::string& why);
   void check_limits();

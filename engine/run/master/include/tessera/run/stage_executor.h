@@ -5,12 +5,11 @@
 #include <map>
 #include <optional>
 #include <tuple>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "tessera/run/prompts.h"
+#include "tessera/run/session.h"
 #include "tessera/run/step_messages.h"
 #include "tessera/run/transport.h"
 #include "tessera/serving/engine_core.h"
@@ -33,32 +32,14 @@ struct StageSpan {
 /// Empty: devices and links are what they are.
 using Emulated = std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::vector<Nanoseconds>>;
 
-/// What a request has so far.
-struct Session {
-  const Prompt* prompt = nullptr;
-  std::vector<std::int32_t> tokens = {};  ///< prompt and answer
-  std::int64_t most_new = 0;              ///< tokens that it may have beyond the prompt
-  std::vector<Nanoseconds> times = {};    ///< of its first and its last token
-  lm::StopReason stop_reason = lm::StopReason::max_tokens;
-
-  std::int64_t num_new() const {
-    return std::ssize(tokens) - static_cast<std::int64_t>(prompt->tokens.size());
-  }
-};
-
 /// Runs the steps of one engine on its stages: tells all of them of a step as soon as it is
 /// decided, and takes what the last one sampled.
-class StageExecutor final : public serving::Executor {
+class StageExecutor final : public SessionExecutor {
  public:
   /// @param ranks by stage, the tensor-parallel ranks of each
   StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
                 std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
                 Emulated emulated = {});
-
-  /// A request that will come. @param most_new as Session has it
-  void add(std::int64_t request, const Prompt& prompt, std::int64_t most_new);
-  /// What it has, taken out.
-  Session take(std::int64_t request);
 
   void launch(const serving::Work& work) override;
   std::optional<serving::Done> finished() override;
@@ -91,17 +72,16 @@ class StageExecutor final : public serving::Executor {
   };
   const std::vector<Nanoseconds>* emulated_times(const serving::StepUnit& unit) const;
   StepItem item_of(const serving::Work& work, std::size_t i, StepOrder& order);
+  void gone(std::int64_t request) override;
   serving::Generated take_token(const serving::BatchItem& item, std::int32_t token,
                                 Nanoseconds now);
   void note_times(const UnderWay& step, const std::vector<StageTimes>& times);
 
   std::vector<std::vector<std::int32_t>> ranks_;
-  std::unordered_set<std::int32_t> stop_tokens_;
   Transport& transport_;
   Emulated emulated_;
   Nanoseconds start_ = 0;
   std::uint32_t epoch_ = 0;
-  std::unordered_map<std::int64_t, Session> sessions_;
   std::unordered_set<std::int64_t> sampled_;  ///< requests that the last stage draws for
   std::vector<std::int64_t> gone_;            ///< of these, since the last step
   std::deque<UnderWay> under_way_;

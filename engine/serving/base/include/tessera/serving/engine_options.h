@@ -195,13 +195,15 @@ struct Fields<serving::EngineOptions> {
                             .doc = "Blocks of the KV cache; left out: what the memory holds",
                             .unit = "blocks",
                             .min = 1,
-                            .max = kMost}),
+                            .max = kMost,
+                            .in_file = InFile::when_set}),
       field<&E::gpu_memory_utilization>({.name = "gpu_memory_utilization",
                                          .doc = "Share of a device's memory that the engine takes; "
                                                 "left out: as its version does, 0.9 or from vLLM "
                                                 "0.22 on 0.92",
                                          .min = 0.01,
-                                         .max = 1}),
+                                         .max = 1,
+                                         .in_file = InFile::when_set}),
       field<&E::runtime_version>({.name = "runtime_version",
                                   .doc = "Of vLLM: what it takes of the memory besides the model",
                                   .as_option = AsOption::defaulted,
@@ -211,7 +213,8 @@ struct Fields<serving::EngineOptions> {
                                         .as_option = AsOption::defaulted}),
       field<&E::enable_chunked_prefill>({.name = "enable_chunked_prefill",
                                          .doc = "Compute prompts in pieces; left out: on, but off "
-                                                "in vllm_v0; static, orca and sarathi do not ask"}),
+                                                "in vllm_v0; static, orca and sarathi do not ask",
+                                         .in_file = InFile::when_set}),
       field<&E::long_prefill_token_threshold>(
           {.name = "long_prefill_token_threshold",
            .doc = "Prompt tokens of one request per step at most; 0: no such limit",
@@ -312,7 +315,8 @@ struct Fields<serving::EngineOptions> {
       field<&E::async_scheduling>(
           {.name = "async_scheduling",
            .doc = "vllm_v1: decide a step while the one before it runs, as vLLM does from 0.14 on; "
-                  "left out: off, unless ts.deployment knows better"}),
+                  "left out: off, unless ts.deployment knows better",
+           .in_file = InFile::when_set}),
       field<&E::kv_cache_dtype>({.name = "kv_cache_dtype",
                                  .doc = "auto (as the plan says), fp8 or bfloat16",
                                  .as_option = AsOption::defaulted})};

@@ -30,6 +30,7 @@ enum class Outcome : std::uint8_t {
 /// What became of a request. Times in ticks from the start of the run; kNever: it did not happen.
 struct RequestRecord {
   Ticks arrival = kNever;          ///< sent by its client
+  Ticks taken = kNever;            ///< by the engine, or by the router in front of several
   Ticks first_scheduled = kNever;  ///< in a step for the first time
   Ticks first_token = kNever;
   Ticks last_token = kNever;
@@ -55,6 +56,17 @@ struct GapRun {
 struct ScheduledTokens {
   std::int64_t request = 0;  ///< 0-based, of the traffic
   std::int64_t tokens = 0;
+
+  friend bool operator==(const ScheduledTokens&, const ScheduledTokens&) = default;
+};
+
+/// Guesses at the tokens of a request in a step.
+struct DraftRecord {
+  std::int64_t request = 0;
+  std::int64_t drafts = 0, accepted = 0;  ///< verified in the step, and those that passed
+  std::int64_t next_drafts = -1;          ///< as Generated has it
+
+  friend bool operator==(const DraftRecord&, const DraftRecord&) = default;
 };
 
 /// One step of one replica, as both executors log it.
@@ -63,6 +75,7 @@ struct StepRecord {
   std::int32_t replica = 0;
   Ticks start = 0, duration = 0;
   std::vector<ScheduledTokens> scheduled;  ///< by request
+  std::vector<DraftRecord> drafts;         ///< by request; of those with any
   std::vector<std::int64_t> preempted, finished;
   std::int64_t free_blocks = 0;                   ///< after the step
   std::int64_t num_waiting = 0, num_running = 0;  ///< after the step was decided
@@ -86,6 +99,7 @@ struct ReplicaRecord {
       0;                     ///< integral of free slots while a request was refused for blocks
   double refused_ticks = 0;  ///< time during which a request was refused for blocks
   std::vector<Ticks> stage_busy;
+  std::vector<Ticks> retries;  ///< when it decided as time had come to; where steps are recorded
   double usd_per_h = 0;
   double idle_w = 0, busy_w = 0;
 };

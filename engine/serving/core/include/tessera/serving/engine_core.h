@@ -40,13 +40,6 @@ class Executor {
   virtual std::optional<Done> finished() = 0;
 };
 
-/// What comes to an engine from outside, in this order at one moment, after the ends of steps.
-struct Inbox {
-  std::vector<std::int64_t> transferred = {};  ///< requests whose keys and values have come
-  std::vector<std::int64_t> cancelled = {};    ///< requests whose clients have gone
-  std::vector<Sequence> arrived = {};
-};
-
 /// A request that has ended.
 struct Ended {
   std::int64_t request = 0;
@@ -55,7 +48,8 @@ struct Ended {
 };
 
 /// One engine: its scheduler, its record, and the steps under way. Knows neither a clock nor what
-/// runs the steps: simulators and servers say when it is and do what it decides.
+/// runs the steps: simulators and servers say when it is and do what it decides. At one moment they
+/// take the ends of steps, then transfers that have come, cancels and arrivals, then decide.
 class EngineCore {
  public:
   struct Options {
@@ -69,9 +63,11 @@ class EngineCore {
   const Ledger& ledger() const { return ledger_; }
   Ledger& ledger() { return ledger_; }
 
-  /// All that happens at one moment: steps that are done, what came, then decisions while there is
-  /// room. @return requests that ended
-  std::vector<Ended> advance(Ticks now, Executor& executor, Inbox inbox = {});
+  /// Steps that are done. @return requests that ended with them
+  std::vector<Ended> take_ends(Ticks now, Executor& executor);
+  /// Decides steps while there is room, where something happened since it was last called, or it is
+  /// time to decide again.
+  void decide_all(Ticks now, Executor& executor);
 
   /// A request comes, of a number that was never used. False where it can never run here: it is
   /// rejected.
@@ -92,7 +88,7 @@ class EngineCore {
   /// Decides a step; nothing where there is nothing to do. It is under way from then on.
   Work* decide(Ticks now);
   /// When to decide again although nothing happened, after nothing was decided; kNever for never.
-  Ticks decide_again() const { return decide_again_; }
+  Ticks decide_again() const { return has_room() ? decide_again_ : kNever; }
   /// The oldest step under way is done; result_of(i) says what it brought for an item, asked for
   /// those that sample and whose request is still here. Requests that ended with it are appended.
   template <class ResultOf>
@@ -155,6 +151,7 @@ class EngineCore {
   std::deque<std::unique_ptr<Work>> under_way_;
   std::vector<std::unique_ptr<Work>> spare_;  ///< with the memory of those that are over
   Ticks decide_again_ = kNever;
+  bool has_ended_ = false, has_news_ = false;     ///< since decide_all
   std::unordered_map<std::int64_t, Slot> slots_;  ///< by request, of all that are here
   std::size_t num_loading_ = 0;
   std::int64_t next_step_ = 0;

@@ -7,14 +7,11 @@
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/ledger.h"
 #include "tessera/serving/log.h"
+#include "tessera/serving/recorded.h"
+#include "tessera/serving/stage_clocks.h"
 #include "tessera/serving/traffic.h"
 
 namespace tessera::serving {
-
-/// A step on a stage, or on a link.
-struct Pass {
-  Ticks start = 0, duration = 0;
-};
 
 struct SimulationOptions {
   bool record_steps = false;
@@ -23,6 +20,7 @@ struct SimulationOptions {
   /// Where it skips: from so many running requests on their decodes are counted together.
   std::int64_t least_in_step = 32;
   std::uint64_t seed = 0;                   ///< of accepted drafts
+  const Recorded* recorded = nullptr;       ///< what another run of the same engine took
   double horizon_s = kLongestRun_s;         ///< what is not done by then stays unfinished
   std::int64_t most_steps = 2'000'000'000;  ///< and stretches; then log.cut_off says so
   /// Called when a request has ended; false ends the run (log.cut_off says so).

@@ -16,6 +16,7 @@ struct Prompt {
   std::vector<std::int32_t> tokens;  ///< one at least
   std::int64_t max_tokens = 128;     ///< at most; fewer where the model's context ends
   lm::SamplingOptions sampling;
+  bool ignore_stop_tokens = false;  ///< goes on where the model ends its text
 };
 
 /// Tokens that an answer may have in a context of so many.
