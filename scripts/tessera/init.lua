@@ -54,6 +54,7 @@ local later = {
   routers = { "tessera.plugins.routers", "list" },
   register_router = { "tessera.plugins.routers", "register_router" },
   serve = { "tessera.solver", "serve" },
+  replay = { "tessera.serving", "replay" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
   speculative = "tessera.speculative",

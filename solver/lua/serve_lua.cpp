@@ -37,6 +37,15 @@ serving::SummaryOptions summary_options_at(const lua_kit::Options& options,
   return summary;
 }
 
+// Without what belongs to scripts, which may be gone when somebody asks.
+std::shared_ptr<const serving::Deployment> kept(serving::Deployment deployment) {
+  deployment.make_router = serving::make_router;
+  for (serving::Replica& replica : deployment.replicas) {
+    replica.make_scheduler = serving::Replica::make_scheduler_of_engine;
+  }
+  return std::make_shared<serving::Deployment>(std::move(deployment));
+}
+
 }  // namespace
 
 const OptionTable& serve_options() {
@@ -97,6 +106,8 @@ int serve(lua_State* L) {
   auto served = std::make_shared<serving::Served>();
   const serving::SummaryOptions summary = summary_options_at(options, *held, *traffic);
   served->log = serving::simulate(deployment, *traffic, std::move(run));
+  served->traffic = traffic;
+  served->deployment = kept(std::move(deployment));
   served->summary = serving::summarise(served->log, summary);
   lua_kit::push_object<serving::Served>(L, std::move(served));
   return 1;

@@ -109,6 +109,7 @@ M.functions = {
       router = { name = "prefix_aware", signal_age_s = 0.1 } } }
   end,
   ["ts.serve"] = function() return { object "Deployment", object "Traffic", { slo = values.slo, seed = 2 } } end,
+  ["ts.replay"] = function() return { object "Served" } end,
   ["ts.max_rate"] = function()
     return { object "Deployment", object "Traffic", { slo = values.slo, tolerance = 0.3, max_runs = 5 } }
   end,
@@ -205,6 +206,10 @@ M.methods = {
   ["tessera.Served:requests"] = one(),
   ["tessera.Served:steps"] = one(),
   ["tessera.Served:series"] = one(10),
+  ["tessera.Served:prompts"] = one(),
+  ["tessera.Served:tokens"] = one(),
+  ["tessera.Served:texts"] = one(),
+  ["tessera.Served:stop_reasons"] = one(),
   ["tessera.Served:save_trace"] = one "served.json",
   ["tessera.Served:save_requests"] = one "served.csv",
   ["tessera.Profile:layer_s"] = one { model = "opt-30b", bitwidth = 16, phase = "decode", batch_size = 8, tokens = 1,

@@ -296,6 +296,10 @@ M.list = {
   },
   of_corpus("indicator", "json", "omega.json", use_indicator),
   of_corpus("indicator_csv", "csv", "omega.csv", use_indicator),
+  of_corpus("step_log", "bytes", "step_log.json", function(path)
+    local replay = ts.replay(path)
+    assert(replay.identical == (replay.first_difference == nil), "a replay that says two things")
+  end),
   of_corpus("trace_csv", "csv", "lengths.csv", use_lengths),
   of_corpus("profile_data", "csv", "a100/llama1_30b/t4/T4_prompt.csv", use_samples),
   {

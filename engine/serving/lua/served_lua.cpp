@@ -127,8 +127,32 @@ int served_series(lua_State* L) {
 }
 
 int served_save_trace(lua_State* L) {
-  serving::save_chrome_trace(served_of(L).log, lua_kit::check_text(L, 2, "served:save_trace path"));
+  const Served& served = served_of(L);
+  const std::string path = lua_kit::check_text(L, 2, "served:save_trace path");
+  std::optional<serving::ReplayCard> card;
+  if (serving::why_no_replay(served).empty()) card = serving::replay_card(served);
+  serving::save_chrome_trace(served.log, path, serving::kMostTraceEvents, card ? &*card : nullptr);
   return 0;
+}
+
+const std::vector<serving::Output>& outputs_of(lua_State* L, const char* what) {
+  const Served& served = served_of(L);
+  if (served.outputs.empty()) {
+    refuse(ErrorCode::unsupported, what,
+           "a simulation generates no tokens; ts.serve with real = { path = DIR } does");
+  }
+  return served.outputs;
+}
+
+template <auto Of>
+int served_tokens(lua_State* L) {
+  const auto& outputs = outputs_of(L, "served:tokens");
+  lua_createtable(L, static_cast<int>(outputs.size()), 0);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    lua_kit::push_value(L, outputs[i].*Of);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
 }
 
 int served_save_requests(lua_State* L) {
@@ -164,7 +188,17 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
                           {{"text", "string", "What print shows",
                             [](lua_State* L, const Served& s) { push_text(L, served_text(s)); }}}}),
       .methods =
-          {{"requests", guarded<served_requests>, "(): table[]",
+          {{"tokens", guarded<served_tokens<&serving::Output::tokens>>, "(): integer[][]",
+            "Where a model ran: what it said to each request, in order of the traffic, without the "
+            "token that ended it"},
+           {"prompts", guarded<served_tokens<&serving::Output::prompt>>, "(): integer[][]",
+            "Where a model ran: the tokens of each request's prompt"},
+           {"texts", guarded<served_tokens<&serving::Output::text>>, "(): string[]",
+            "Where a model ran: what it said, as text"},
+           {"stop_reasons", guarded<served_tokens<&serving::Output::stop_reason>>, "(): string[]",
+            "Where a model ran: why each ended, stop_token, max_tokens or context; empty: it did "
+            "not"},
+           {"requests", guarded<served_requests>, "(): table[]",
             "A row per request: request (0-based), outcome, arrival_s, first_scheduled_s, "
             "first_token_s, last_token_s, queue_s, ttft_s, tpot_s, e2e_s, output_tokens, "
             "cached_tokens, recomputed_tokens, preemptions, replica (0-based), transfer_s, and "
@@ -178,7 +212,9 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
             "The state over time in equal stretches, 500 unless said: time_s, waiting, running, "
             "used_blocks, throughput_tok_s"},
            {"save_trace", guarded<served_save_trace>, "(path: string)",
-            "Writes a trace for Perfetto or chrome://tracing: steps, requests, counters"},
+            "Writes a trace for Perfetto or chrome://tracing: steps, requests, counters. Of a run "
+            "of "
+            "one engine whose steps were kept ts.replay reads it"},
            {"save_requests", guarded<served_save_requests>, "(path: string)",
             "Writes a CSV with a row per request"}},
       .summary = served_summary,
@@ -186,11 +222,32 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
   return type;
 }
 
+template <>
+const lua_kit::ObjectType<serving_lua::RealServer>&
+lua_kit::object_type<serving_lua::RealServer>() {
+  static const ObjectType<serving_lua::RealServer> type{
+      .name = "tessera.RealServer",
+      .doc = "A model that serves, for ts.serve.",
+      .fields = {},
+      .methods = {},
+      .summary = [](const serving_lua::RealServer&) { return std::string("a model that serves"); }};
+  return type;
+}
+
 namespace serving_lua {
 
 void register_served(lua_State* L) {
   lua_kit::register_object<Served>(L);
-  core_lua::environment(L).reference.add_object<Served>();
+  lua_kit::register_object<RealServer>(L);
+  lua_kit::Reference& reference = core_lua::environment(L).reference;
+  reference.add_object<Served>();
+  reference.add(lua_kit::FunctionCard{
+      "ts.replay",
+      "Takes a recorded run again: the simulator with the starts and ends of its steps, its "
+      "arrivals, cancels, draft counts and accepted drafts. Whether decisions, blocks, preemptions "
+      "and ends are the same: { identical, num_steps, num_requests, first_difference }.",
+      {{"run", "tessera.Served|string", "Of ts.serve, or the file of served:save_trace"}},
+      "table"});
 }
 
 }  // namespace serving_lua

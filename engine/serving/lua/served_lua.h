@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <lua.hpp>
 #include <string>
 #include <vector>
 
 #include "tessera/lua_kit/object.h"
 #include "tessera/serving/served.h"
+#include "tessera/serving/simulate.h"
 
 /// A served run as scripts see it, and the SLO that they ask for.
 namespace tessera::serving_lua {
@@ -15,7 +17,16 @@ namespace tessera::serving_lua {
 /// requests in the order of slo_class, with names. nil: none. `path` is named in errors.
 std::vector<serving::Slo> slo_argument(lua_State* L, int index, const std::string& path);
 
+/// Serves a traffic with a model that runs, for ts.serve.
+struct RealServer {
+  std::function<serving::Ran(const serving::Deployment&, const serving::Traffic&,
+                             const serving::SimulationOptions&)>
+      serve;
+};
+
 void register_served(lua_State* L);
+/// replay(path or served): what ts.replay gives.
+int replay(lua_State* L);
 
 }  // namespace tessera::serving_lua
 
@@ -23,5 +34,7 @@ namespace tessera::lua_kit {
 
 template <>
 const ObjectType<serving::Served>& object_type<serving::Served>();
+template <>
+const ObjectType<serving_lua::RealServer>& object_type<serving_lua::RealServer>();
 
 }  // namespace tessera::lua_kit

@@ -17,6 +17,7 @@ void register_serving(lua_State* L) {
   lua_kit::register_module(L, "tessera.serving",
                            {{"engine", lua_kit::guarded<new_engine>},
                             {"traffic", lua_kit::guarded<new_traffic>},
+                            {"replay", lua_kit::guarded<replay>},
                             {"schedulers", lua_kit::guarded<scheduler_list>},
                             {"scheduler_fields", lua_kit::guarded<scheduler_fields>},
                             {"scheduler_error", lua_kit::guarded<scheduler_error>},

@@ -17,11 +17,13 @@ inline std::string microseconds(Ticks ticks) {
   return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
 }
 
-/// A file of events, a block at a time.
+inline constexpr std::string_view kTraceHead = R"({"displayTimeUnit":"ms","traceEvents":[)";
+
+/// A file of events, a block at a time, each event a line.
 class EventFile {
  public:
   explicit EventFile(const std::string& path) : file_(path) {
-    file_.append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    file_.append(std::string(kTraceHead) + "\n");
   }
 
   template <class... Args>

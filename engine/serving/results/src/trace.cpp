@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "event_file.h"
+#include "replay_lines.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/record_json.h"
 #include "tessera/serving/served.h"
 
 namespace tessera::serving {
@@ -29,18 +31,25 @@ void counters(EventFile& out, std::size_t pid, Ticks time, std::int64_t waiting,
 /// Process 1 is the requests', replica r is process r + 2.
 std::size_t process_of(std::int32_t replica) { return static_cast<std::size_t>(replica) + 2; }
 
-void add_step(EventFile& out, const Log& log, const StepRecord& step, std::size_t track) {
+/// ,"replay":{...} of a record; nothing where nobody can replay the run.
+template <class... Args>
+std::string for_replay(bool wanted, const Args&... args) {
+  return wanted ? ",\"replay\":" + json_text(json_of(line_of(args...))) : "";
+}
+
+void add_step(EventFile& out, const Log& log, const StepRecord& step, std::size_t track,
+              bool replays) {
   std::int64_t tokens = 0;
   for (const ScheduledTokens& part : step.scheduled) tokens += part.tokens;
   const Ticks begin = step.start, end = step.start + step.duration;
   const std::size_t pid = process_of(step.replica);
   out.add(
       R"({{"name":"step {}","cat":"step","ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
-      R"("tokens":{},"requests":{},"preempted":{},"finished":{},"free_blocks":{},"limit":"{}"}}}})",
+      R"("tokens":{},"requests":{},"preempted":{},"finished":{},"free_blocks":{},"limit":"{}"{}}}}})",
       step.step, pid, track, microseconds(begin),
       microseconds((end + 500) / 1000 * 1000 - (begin + 500) / 1000 * 1000), tokens,
       step.scheduled.size(), step.preempted.size(), step.finished.size(), step.free_blocks,
-      name_of(step.limit));
+      name_of(step.limit), for_replay(replays, step));
   const auto& replicas = log.replicas;
   const auto r = static_cast<std::size_t>(step.replica);
   const std::int64_t blocks = r < replicas.size() ? replicas[r].kv_blocks : 0;
@@ -48,7 +57,7 @@ void add_step(EventFile& out, const Log& log, const StepRecord& step, std::size_
            std::max<std::int64_t>(0, blocks - step.free_blocks));
 }
 
-void add_steps(EventFile& out, const Log& log) {
+void add_steps(EventFile& out, const Log& log, bool replays) {
   std::vector<std::vector<Ticks>> busy_until;  // by replica and track
   for (const StepRecord& step : log.steps) {
     const auto r = static_cast<std::size_t>(step.replica);
@@ -59,7 +68,7 @@ void add_steps(EventFile& out, const Log& log) {
     const auto index = static_cast<std::size_t>(track - tracks.begin());
     if (track == tracks.end()) tracks.push_back(0);
     tracks[index] = step.start + step.duration;
-    add_step(out, log, step, index);
+    add_step(out, log, step, index, replays);
   }
 }
 
@@ -75,7 +84,7 @@ void end_slice(EventFile& out, std::size_t id, std::string_view name, Ticks time
           microseconds(time));
 }
 
-void add_request(EventFile& out, const Log& log, std::size_t id) {
+void add_request(EventFile& out, const Log& log, std::size_t id, const ReplayCard* card) {
   const RequestRecord& r = log.requests[id];
   if (r.arrival == kNever || r.arrival > log.end) return;
   const auto or_end = [&](Ticks time) { return time == kNever ? log.end : time; };
@@ -85,9 +94,10 @@ void add_request(EventFile& out, const Log& log, std::size_t id) {
   const std::string name = fmt::format("request {}", id);
   begin_slice(out, id, name, r.arrival,
               fmt::format(R"("outcome":"{}","output_tokens":{},"cached_tokens":{},)"
-                          R"("preemptions":{},"replica":{},"transfer_s":{})",
+                          R"("preemptions":{},"replica":{},"transfer_s":{}{})",
                           name_of(r.outcome), r.output_tokens, r.cached_tokens, r.num_preemptions,
-                          r.replica, to_seconds(r.transferred)));
+                          r.replica, to_seconds(r.transferred),
+                          card != nullptr ? for_replay(true, card->requests[id], r) : ""));
   if (r.outcome != Outcome::rejected) {
     const Ticks marks[] = {r.arrival, r.first_scheduled, r.first_token, r.last_token};
     const std::string_view phases[] = {"queued", "prefill", "decode"};
@@ -101,7 +111,8 @@ void add_request(EventFile& out, const Log& log, std::size_t id) {
 
 }  // namespace
 
-void save_chrome_trace(const Log& log, const std::string& path, std::int64_t max_events) {
+void save_chrome_trace(const Log& log, const std::string& path, std::int64_t max_events,
+                       const ReplayCard* card) {
   if (log.requests.empty() && log.steps.empty()) {
     refuse(path, "the run has neither requests nor steps to draw");
   }
@@ -118,13 +129,18 @@ void save_chrome_trace(const Log& log, const std::string& path, std::int64_t max
   for (std::size_t r = 0; r < log.replicas.size(); ++r) {
     name_process(out, r + 2, log.replicas[r].name);
   }
-  add_steps(out, log);
+  if (card != nullptr) {
+    out.add(
+        R"({{"name":"engine","cat":"run","ph":"M","pid":2,"tid":0,"args":{{"kv_blocks":{}{}}}}})",
+        card->kv_blocks, for_replay(true, *card, log));
+  }
+  add_steps(out, log, card != nullptr);
   if (log.steps.empty()) {
     for (const StateSample& s : log.samples) {
       counters(out, 1, s.time, s.num_waiting, s.num_running, s.used_blocks);
     }
   }
-  for (std::size_t i = 0; i < log.requests.size(); ++i) add_request(out, log, i);
+  for (std::size_t i = 0; i < log.requests.size(); ++i) add_request(out, log, i, card);
   out.commit();
 }
 

@@ -1,31 +1,56 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/core/record.h"
 #include "tessera/serving/batch_run.h"
 #include "tessera/serving/log.h"
+#include "tessera/serving/replay.h"
 #include "tessera/serving/summary.h"
+#include "tessera/serving/token_chain.h"
 
 namespace tessera::serving {
 
+/// What a model said to a request.
+struct Output {
+  std::vector<Token> prompt = {}, tokens = {};  ///< without a stop token
+  std::string stop_reason = {};                 ///< as lm::StopReason; empty: it did not finish
+  std::string text = {};                        ///< of `tokens`
+};
+
+/// A run of a model, and what it said.
+struct Ran {
+  Log log = {};
+  std::vector<Output> outputs;  ///< [requests]
+};
+
 /// A served run: all that happened, and what it comes to.
 struct Served {
-  Log log;
-  Summary summary;
+  Log log = {};
+  Summary summary = {};
+  std::vector<Output> outputs = {};  ///< [requests] where a model ran
+  /// What was served, and by what; null: nobody kept it. Schedulers and routers of scripts are
+  /// named and not kept.
+  std::shared_ptr<const Traffic> traffic = nullptr;
+  std::shared_ptr<const Deployment> deployment = nullptr;
 };
+
+inline constexpr std::int64_t kMostTraceEvents = 5'000'000;
 
 /// Chrome trace event format, as Perfetto loads it. A process per replica with its steps as slices
 /// (micro-batches of a pipeline that overlap stand on tracks of their own) and counters of waiting
 /// and running requests and used blocks; a process for the requests, each an asynchronous slice
 /// with its phases queued, prefill and decode. Where no steps were recorded, the counters are the
 /// samples of the whole deployment.
+/// @param card of a run that can be replayed: then the file says so much that it can be too
 /// @throws Error{out_of_range} beyond `max_events`, with what to do; Error{invalid_argument} for a
 /// log without requests and steps; Error{io, not_found}.
 void save_chrome_trace(const Log& log, const std::string& path,
-                       std::int64_t max_events = 5'000'000);
+                       std::int64_t max_events = kMostTraceEvents,
+                       const ReplayCard* card = nullptr);
 
 /// The same of a plan's batch: one track per stage, links that carry anything below.
 /// @throws Error{invalid_argument} for a run without spans, Error{io}.

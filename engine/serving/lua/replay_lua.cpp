@@ -1,0 +1,36 @@
+// ts.replay.
+#include "core_lua.h"
+#include "scheduler_lua.h"
+#include "served_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/interrupt.h"
+#include "tessera/lua_kit/record.h"
+
+namespace tessera::serving_lua {
+namespace {
+
+void look_up() {
+  if (!*lua_kit::interrupt::flag() && lua_kit::interrupt::left_s() > 0) return;
+  throw Error(ErrorCode::interrupted, "ts.replay: interrupted");
+}
+
+}  // namespace
+
+int replay(lua_State* L) {
+  serving::Replay found;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    const serving::ReplayFile file =
+        serving::read_replay_file(lua_kit::check_text(L, 1, "ts.replay"));
+    found = serving::replay(file.card, file.log, scheduler_maker(L), look_up);
+  } else {
+    const auto served = lua_kit::check_object<serving::Served>(L, 1, "ts.replay");
+    found =
+        serving::replay(serving::replay_card(*served), served->log, scheduler_maker(L), look_up);
+  }
+  lua_createtable(L, 0, 4);
+  lua_kit::set_fields(L, found);
+  return 1;
+}
+
+}  // namespace tessera::serving_lua
