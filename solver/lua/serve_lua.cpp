@@ -77,7 +77,18 @@ const OptionTable& serve_options() {
                   .unit = "s",
                   .default_text = "9e6",
                   .min = 0,
-                  .max = serving::kLongestRun_s}});
+                  .max = serving::kLongestRun_s},
+                 {.name = "real",
+                  .type = OptionType::table,
+                  .doc = "A model that runs, instead of a simulation: the options of "
+                         "ts.language_model, and temperature, top_k, top_p, repetition_penalty, "
+                         "seed, token_seed, ignore_stop_tokens, on_tokens (tessera man serving)"},
+                 {.name = "clock",
+                  .type = OptionType::text,
+                  .doc = "With real: wall, steps take what they take; or model, what the "
+                         "deployment's step costs say, so that the log is the simulator's",
+                  .default_text = "\"wall\"",
+                  .choices = {"wall", "model"}}});
   return table;
 }
 
@@ -105,7 +116,14 @@ int serve(lua_State* L) {
   serving::fill_kv_blocks(deployment, *traffic);
   auto served = std::make_shared<serving::Served>();
   const serving::SummaryOptions summary = summary_options_at(options, *held, *traffic);
-  served->log = serving::simulate(deployment, *traffic, std::move(run));
+  if (lua_isnoneornil(L, 4)) {
+    served->log = serving::simulate(deployment, *traffic, std::move(run));
+  } else {
+    const auto real = lua_kit::check_object<serving_lua::RealServer>(L, 4, "ts.serve real");
+    serving::Ran ran = real->serve(deployment, *traffic, run);
+    served->log = std::move(ran.log);
+    served->outputs = std::move(ran.outputs);
+  }
   served->traffic = traffic;
   served->deployment = kept(std::move(deployment));
   served->summary = serving::summarise(served->log, summary);

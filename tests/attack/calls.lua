@@ -334,6 +334,7 @@ M.left_out = {
   ["ts.measure_profile"] = "measures this machine for seconds",
   ["tessera profile"] = "measures this machine for seconds",
   ["ts.execute"] = "starts processes, and takes seconds",
+  ["ts.serve.real"] = "runs a model by the module that starts processes, which batteries have not",
   ["tessera execute"] = "starts processes, and takes seconds",
   ["tessera stage"] = "waits for a master",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",

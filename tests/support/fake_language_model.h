@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -84,17 +85,24 @@ class FakeCache : public KvCache {
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_size() const override { return block_size_; }
   std::int64_t bytes() const override { return static_cast<std::int64_t>(tokens_.size()) * 4; }
-  // Nobody moves blocks of a model that is none.
   std::int64_t block_bytes(std::int64_t first, std::int64_t last) const override {
-    return (last - first) * block_size_ * 4;
+    return (last - first) * block_size_ * static_cast<std::int64_t>(sizeof(std::int32_t));
   }
-  void read(std::span<const std::int32_t>, std::int64_t, std::int64_t,
-            std::span<std::byte>) const override {
-    throw std::logic_error("blocks are read");
+  void read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+            std::span<std::byte> out) const override {
+    for_each_row(blocks, first, last,
+                 [&, at = out.data()](std::size_t row, std::size_t size) mutable {
+                   std::memcpy(at, &tokens_[row], size);
+                   at += size;
+                 });
   }
-  void write(std::span<const std::int32_t>, std::int64_t, std::int64_t,
-             std::span<const std::byte>) override {
-    throw std::logic_error("blocks are written");
+  void write(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+             std::span<const std::byte> in) override {
+    for_each_row(blocks, first, last,
+                 [&, at = in.data()](std::size_t row, std::size_t size) mutable {
+                   std::memcpy(&tokens_[row], at, size);
+                   at += size;
+                 });
   }
   void copy(std::int32_t, std::int32_t) override { throw std::logic_error("a block is copied"); }
 
@@ -111,6 +119,17 @@ class FakeCache : public KvCache {
 
  private:
   static constexpr std::int32_t kNothing = -2;
+  /// Calls body(first token, bytes) of each block of each layer.
+  template <class Body>
+  void for_each_row(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                    Body&& body) const {
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      for (const std::int32_t block : blocks) {
+        body(static_cast<std::size_t>((layer * num_blocks_ + block) * block_size_),
+             static_cast<std::size_t>(block_size_) * sizeof(std::int32_t));
+      }
+    }
+  }
   std::size_t slot(std::int64_t layer, std::span<const std::int32_t> table,
                    std::int64_t place) const {
     const auto block = static_cast<std::size_t>(place / block_size_);

@@ -380,9 +380,11 @@ void register_run(lua_State* L) {
   lua_kit::register_module(L, "tessera.run",
                            {{"check_options", lua_kit::guarded<check_options>},
                             {"execute", lua_kit::guarded<execute>},
-                            {"serve_stage", lua_kit::guarded<serve_stage>}});
+                            {"serve_stage", lua_kit::guarded<serve_stage>},
+                            {"server", lua_kit::guarded<server>}});
   auto& reference = core_lua::environment(L).reference;
   reference.add(execute_options());
+  reference.add(serve_real_options());
 }
 
 }  // namespace run_lua

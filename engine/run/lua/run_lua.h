@@ -12,6 +12,10 @@ const OptionTable& execute_options();
 /// Of `tessera stage`.
 const OptionTable& stage_options();
 
+/// How a model serves a traffic: of `real` of ts.serve what is not of ts.language_model.
+const OptionTable& serve_real_options();
+int server(lua_State* L);
+
 /// Makes `require "tessera.run"` work. Needs the core's environment.
 void register_run(lua_State* L);
 

@@ -12,6 +12,11 @@ class RunModule final : public Module {
     return run::serve_stage(request);
   }
   std::string read_secret(const std::string& path) const override { return run::read_secret(path); }
+  serving::Ran serve_traffic(const ServeRequest& request, const serving::Deployment& deployment,
+                             const serving::Traffic& traffic,
+                             const serving::SimulationOptions& options) const override {
+    return run::serve_traffic(request, deployment, traffic, options);
+  }
 };
 
 }  // namespace

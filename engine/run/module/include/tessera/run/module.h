@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tessera/run/execute.h"
+#include "tessera/run/serve_traffic.h"
 
 namespace tessera::run {
 
@@ -12,6 +13,10 @@ class Module {
   virtual Executed execute(ExecuteRequest request) const = 0;
   virtual std::string serve_stage(const StageRequest& request) const = 0;
   virtual std::string read_secret(const std::string& path) const = 0;
+  virtual serving::Ran serve_traffic(const ServeRequest& request,
+                                     const serving::Deployment& deployment,
+                                     const serving::Traffic& traffic,
+                                     const serving::SimulationOptions& options) const = 0;
 };
 
 inline constexpr const char* kModule = "tessera_run";

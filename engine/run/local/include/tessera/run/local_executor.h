@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tessera/lm/language_model.h"
+#include "tessera/lm/sampling.h"
+#include "tessera/run/live_clock.h"
+#include "tessera/run/session.h"
+#include "tessera/serving/stage_clocks.h"
+
+namespace tessera::run {
+
+/// Runs the steps of one engine on a model in this process, one after the other on the thread that
+/// calls it.
+class LocalExecutor final : public SessionExecutor {
+ public:
+  struct Options {
+    std::int64_t kv_blocks = 1, block_size = lm::kBlockTokens;
+    std::unordered_set<std::int32_t> stop_tokens = {};
+    /// Tokens that are guessed for a step at most, from what a request's text has said before.
+    std::int64_t num_drafts = 0;
+  };
+  /// @param model_times steps end when these say so, on a clock that waits for that; null: when
+  /// they are computed
+  LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Options options,
+                const LiveClock& clock, serving::StageClocks* model_times = nullptr);
+
+  void launch(const serving::Work& work) override;
+  std::optional<serving::Done> finished() override;
+
+  /// When the oldest step under way has to be run, or ends; kNever: none is under way.
+  serving::Ticks due() const;
+  /// Computes it, where steps end when they are computed.
+  void run();
+  serving::Ticks last_end() const { return last_end_; }  ///< of all steps
+
+ private:
+  /// An item's part of a step.
+  struct Part {
+    std::vector<std::int32_t> tokens = {};  ///< as far as they are known
+    std::int64_t num_drafts = 0;            ///< of them
+    std::int64_t row = 0;                   ///< of its first logits
+    bool draws = false;
+  };
+  struct UnderWay {
+    serving::Work work;
+    serving::StepTimes times = {};
+    std::vector<Part> parts = {};  ///< [items]
+  };
+  struct Drawing {  ///< what a request's tokens are drawn with
+    lm::Sampler sampler;
+    std::vector<std::int32_t> drafts = {};
+  };
+
+  void compute(UnderWay& step);
+  void move(const serving::Moves& moves);
+  void lay_out(UnderWay& step);
+  void fill_in(const serving::BatchItem& item, Part& part, const Session& session);
+  void draw(const UnderWay& step);
+  serving::Generated verify(std::int64_t request, std::int32_t token, std::int64_t row,
+                            std::int64_t num_drafts);
+  Drawing& drawing_of(std::int64_t request, const Session& session);
+  void gone(std::int64_t request) override { drawings_.erase(request); }
+  std::span<const float> logits_of(std::int64_t row) const;
+
+  std::shared_ptr<const lm::LanguageModel> model_;
+  Options options_;
+  const LiveClock& clock_;
+  serving::StageClocks* model_times_;
+  std::unique_ptr<lm::KvCache> cache_;
+  std::unordered_map<serving::Block, std::vector<std::byte>> host_;  ///< blocks swapped out
+  std::unordered_map<std::int64_t, Drawing> drawings_;               ///< by request
+  std::deque<UnderWay> under_way_;
+  serving::Ticks last_end_ = 0;
+  bool is_computed_ = false;  ///< the oldest
+
+  // Of the step that is computed.
+  std::vector<lm::SequenceStep> steps_;
+  std::vector<float> logits_;
+  std::vector<serving::Generated> generated_;
+};
+
+}  // namespace tessera::run

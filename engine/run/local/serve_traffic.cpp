@@ -1,0 +1,277 @@
+// The loop of an engine that follows a traffic: at each moment ends of steps, cancels, arrivals,
+// then decisions, as the simulator takes them.
+
+#include "tessera/run/serve_traffic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/run/live_clock.h"
+#include "tessera/run/live_engine.h"
+#include "tessera/run/local_executor.h"
+#include "tessera/run/traffic_tokens.h"
+#include "tessera/serving/arrivals.h"
+#include "tessera/serving/engine_setup.h"
+#include "tessera/serving/state_samples.h"
+
+namespace tessera::run {
+namespace {
+
+using serving::kNever;
+using serving::Ticks;
+
+constexpr std::int64_t kPollEvery = 64;  // moments
+
+/// The one engine of a deployment, as this model runs it.
+serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model) {
+  const auto no = [](const std::string& what) {
+    refuse(ErrorCode::unsupported, "ts.serve.real", "{}", what);
+  };
+  if (deployment.replicas.size() != 1) {
+    no(fmt::format("the deployment has {} engines, and one runs in this process",
+                   deployment.replicas.size()));
+  }
+  serving::Replica engine = deployment.replicas.front();
+  if (engine.role != serving::Role::mixed) no("an engine that reads or decodes alone");
+  if (engine.from_s > 0 || engine.until_s) no("an engine that comes or goes");
+  const auto& speculative = engine.engine.speculative;
+  if (speculative && speculative->method != serving::DraftMethod::ngram) {
+    no(fmt::format("speculation by {}; ngram runs", name_of(speculative->method)));
+  }
+  const std::int64_t context = model.shape().max_context_tokens;
+  std::int64_t& most = engine.engine.max_model_len;
+  if (most > context) {
+    refuse(ErrorCode::out_of_range, "ts.serve.real",
+           "max_model_len is {} tokens, the context of {} has {}; give max_model_len = {}", most,
+           model.shape().name, context, context);
+  }
+  if (most == 0) most = context;
+  return engine;
+}
+
+serving::BlockManager::Options named_kv_options(const serving::Replica& engine) {
+  serving::BlockManager::Options kv = serving::kv_options(engine);
+  kv.named = true;
+  return kv;
+}
+
+class TrafficServer {
+ public:
+  TrafficServer(const ServeRequest& request, const serving::Deployment& deployment,
+                const serving::Traffic& traffic, const serving::SimulationOptions& options)
+      : request_(request),
+        traffic_(traffic),
+        options_(options),
+        replica_(engine_of(deployment, *request.model)),
+        by_model_(request.clock == ServeClock::model),
+        api_(by_model_ ? serving::to_ticks(deployment.api_s, "api_s") : 0),
+        horizon_(serving::to_ticks(options.horizon_s, "horizon_s")),
+        tokens_(traffic, request.token_seed, request.model->shape().vocab_size),
+        arrivals_(traffic, api_,
+                  [this](Ticks time, std::int64_t id) {
+                    push({time, Kind::arrival, id});
+                  }),
+        samples_(traffic),
+        stages_(*replica_.cost, serving::swap_per_block(replica_)),
+        clock_(by_model_ ? std::unique_ptr<LiveClock>(std::make_unique<ModelClock>())
+                         : std::make_unique<WallClock>()),
+        executor_(request.model, executor_options(), *clock_, by_model_ ? &stages_ : nullptr),
+        live_(serving::EngineCore(serving::scheduler_of(replica_, named_kv_options(replica_)),
+                                  serving::Ledger(log_, 0, options.record_steps),
+                                  {.num_stages = replica_.cost->num_stages(), .with_tables = true}),
+              executor_, [this](std::int64_t id, const Session& session, Ending how) {
+                over(id, session, how);
+              }) {
+    log_.requests.resize(traffic.requests.size());
+    log_.steps_recorded = options.record_steps;
+    outputs_.resize(traffic.requests.size());
+    executor_.on_tokens = request.on_tokens;
+  }
+
+  serving::Ran run() {
+    arrivals_.begin();
+    while (!stopped_) {
+      const Ticks next = next_moment();
+      if (next == kNever) break;
+      if (!wait_until(next)) break;
+      take_moment();
+    }
+    close();
+    return {std::move(log_), std::move(outputs_)};
+  }
+
+ private:
+  enum class Kind : std::int8_t { cancel, arrival };  // in this order at one moment
+  struct Event {
+    Ticks time = 0;
+    Kind kind = Kind::cancel;
+    std::int64_t request = 0;
+    bool operator>(const Event& other) const {
+      return std::tie(time, kind, request) > std::tie(other.time, other.kind, other.request);
+    }
+  };
+  template <class T>
+  using Earliest = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+  LocalExecutor::Options executor_options() const {
+    const std::vector<std::int32_t> stop = request_.ignore_stop_tokens
+                                               ? std::vector<std::int32_t>{}
+                                               : request_.model->tokens().stop_token_ids();
+    return {
+        .kv_blocks = replica_.kv_blocks,
+        .block_size = replica_.engine.block_size,
+        .stop_tokens = {stop.begin(), stop.end()},
+        .num_drafts = replica_.engine.speculative ? replica_.engine.speculative->num_tokens : 0};
+  }
+
+  void push(const Event& event) { events_.push(event); }
+
+  Ticks next_moment() const {
+    Ticks next = std::min(executor_.due(), live_.core().decide_again());
+    if (!events_.empty()) next = std::min(next, events_.top().time);
+    return next;
+  }
+
+  // False where that is beyond the horizon.
+  bool wait_until(Ticks time) {
+    do {
+      if (options_.poll && (!by_model_ || num_moments_ % kPollEvery == 0))
+        options_.poll(num_ended_);
+      clock_->wait_until(std::min(time, horizon_ + 1));
+    } while (clock_->now() < std::min(time, horizon_ + 1));
+    ++num_moments_;
+    if (clock_->now() <= horizon_) return true;
+    log_.cut_off = fmt::format("the horizon of {} s was reached", options_.horizon_s);
+    return false;
+  }
+
+  void take_moment() {
+    executor_.run();
+    clock_->wait_until(0);  // what was computed is done now
+    const Ticks now = clock_->now();
+    while (now >= samples_.next()) samples_.add(state());
+    live_.take_ends(now);
+    if (std::string why = serving::why_circling(live_.core(), replica_); !why.empty()) {
+      stopped_ = log_.stuck = true;
+      log_.cut_off = std::move(why);
+      return;
+    }
+    take_events(now);
+    live_.decide(now);
+  }
+
+  // All that is due, as if it had come at the same time.
+  void take_events(Ticks now) {
+    Earliest<std::tuple<Kind, std::int64_t, Ticks>> due;
+    while (true) {
+      for (; !events_.empty() && events_.top().time <= now; events_.pop()) {
+        const Event& event = events_.top();
+        due.push({event.kind, event.request, event.time});
+      }
+      if (due.empty()) return;
+      const auto [kind, id, time] = due.top();
+      due.pop();
+      kind == Kind::cancel ? void(live_.cancel(id, now)) : arrive(id, time, now);
+    }
+  }
+
+  void arrive(std::int64_t id, Ticks time, Ticks now) {
+    const auto index = static_cast<std::size_t>(id);
+    log_.requests[index].arrival = time - api_;
+    if (const Ticks at = arrivals_.leaves_at(id, time); at != kNever) {
+      push({at, Kind::cancel, id});
+    }
+    arrivals_.came(id, time);
+    const serving::Request& r = traffic_.requests[index];
+    Prompt& prompt = prompts_[id];
+    prompt = {.tokens = tokens_.prompt_of(id),
+              .max_tokens = serving::output_of(r, replica_.engine),
+              .sampling = request_.sampling};
+    prompt.sampling.seed += static_cast<std::uint64_t>(id);
+    serving::Sequence sequence = serving::sequence_of(traffic_, r, time - api_);
+    sequence.request = id;
+    live_.submit(std::move(sequence), prompt, prompt.max_tokens, now);
+  }
+
+  void over(std::int64_t id, const Session& session, Ending how) {
+    serving::Output& output = outputs_[static_cast<std::size_t>(id)];
+    output.prompt = session.prompt->tokens;
+    output.tokens.assign(session.answer().begin(), session.answer().end());
+    if (how == Ending::finished) output.stop_reason = name_of(session.stop_reason);
+    tokens_.keep(id, session.tokens);
+    prompts_.erase(id);
+    ++num_ended_;
+    arrivals_.over(id, clock_->now());
+  }
+
+  serving::StateSample state() const {
+    const serving::Scheduler& scheduler = live_.core().scheduler();
+    return {.num_waiting = static_cast<std::int64_t>(scheduler.num_waiting()),
+            .num_running = scheduler.num_running(),
+            .used_blocks = scheduler.kv().num_blocks() - scheduler.kv().num_free(),
+            .output_tokens = live_.core().ledger().output_tokens()};
+  }
+
+  void close() {
+    log_.end = executor_.last_end();
+    const auto count = static_cast<std::int64_t>(traffic_.requests.size());
+    if (log_.cut_off.empty() && num_ended_ < count) {
+      log_.stuck = true;
+      log_.cut_off = serving::why_stalled(live_.core(), replica_);
+      if (log_.cut_off.empty()) {
+        log_.cut_off =
+            fmt::format("{} requests were never sent or never ended", count - num_ended_);
+      }
+    }
+    log_.samples = samples_.take(log_.end);
+    serving::EngineCore& core = live_.core();
+    std::vector<Ticks> busy = stages_.busy();
+    if (!by_model_) busy.clear();
+    core.ledger().close(core.scheduler(), log_.end, !core.is_idle(),
+                        {replica_.name, replica_.usd_per_h, replica_.idle_w, replica_.busy_w},
+                        std::move(busy));
+    if (!by_model_) log_.replicas.back().stage_busy = {log_.replicas.back().busy};
+    for (const std::int64_t id : core.requests()) {
+      const Session session = executor_.take(id);
+      serving::Output& output = outputs_[static_cast<std::size_t>(id)];
+      output.prompt = session.prompt->tokens;
+      output.tokens.assign(session.answer().begin(), session.answer().end());
+    }
+  }
+
+  const ServeRequest& request_;
+  const serving::Traffic& traffic_;
+  const serving::SimulationOptions& options_;
+  serving::Replica replica_;
+  bool by_model_;
+  Ticks api_, horizon_;
+  TrafficTokens tokens_;
+  serving::Arrivals arrivals_;
+  serving::StateSamples samples_;
+  serving::StageClocks stages_;
+  std::unique_ptr<LiveClock> clock_;
+  serving::Log log_;
+  std::vector<serving::Output> outputs_;
+  std::unordered_map<std::int64_t, Prompt> prompts_;  ///< of requests that are here
+  LocalExecutor executor_;
+  LiveEngine live_;
+  Earliest<Event> events_;
+  std::int64_t num_ended_ = 0, num_moments_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+serving::Ran serve_traffic(const ServeRequest& request, const serving::Deployment& deployment,
+                           const serving::Traffic& traffic,
+                           const serving::SimulationOptions& options) {
+  return TrafficServer(request, deployment, traffic, options).run();
+}
+
+}  // namespace tessera::run
