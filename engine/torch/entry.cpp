@@ -1,5 +1,6 @@
 // What the module with LibTorch exports.
 #include "tessera/lm/module.h"
+#include "tessera/lm/module_entry.h"
 #include "tessera/torch/torch_backend.h"
 #ifdef TESSERA_TORCH_C10D
 #include "tessera/torch/process_group.h"
@@ -19,14 +20,14 @@ tessera::lm::DeviceKernels kernels_of([[maybe_unused]] const std::string& device
 
 }  // namespace
 
-extern "C" std::shared_ptr<const tessera::lm::Backend> tessera_torch_backend(
+extern "C" std::shared_ptr<const tessera::lm::Backend> TESSERA_MODULE_ENTRY(tessera_torch_backend)(
     const std::string& device, int num_threads) {
   return tessera::lm::make_torch_backend(device, num_threads, kernels_of(device));
 }
 
 #ifdef TESSERA_TORCH_C10D
-extern "C" std::unique_ptr<tessera::run::ProcessGroup> tessera_torch_process_group(
-    const tessera::run::ProcessGroupRequest& request) {
+extern "C" std::unique_ptr<tessera::run::ProcessGroup> TESSERA_MODULE_ENTRY(
+    tessera_torch_process_group)(const tessera::run::ProcessGroupRequest& request) {
   return tessera::run::make_process_group(request);
 }
 #endif

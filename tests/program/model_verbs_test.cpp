@@ -1,5 +1,8 @@
 // Verbs that run models: Ctrl-C keeps what is done. On the module without arithmetic of
 // tests/lua/fake_model; what the verbs print is in its verbs_spec.
+#include <dlfcn.h>
+
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -91,6 +94,13 @@ TEST_F(ModelVerbs, RefuseAModuleOfSomethingElse) {
   setup.environment = {{"TESSERA_MODELS_MODULE", file("text.so", "no library")}};
   expect_refusal(run_program({"generate", path("model"), "Hello"}, setup), 1,
                  "the module of models cannot be loaded");
+  // What the program itself has libm from: a library without our entries, as one of another
+  // version.
+  Dl_info libm{};
+  ASSERT_NE(::dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(::cbrt)), &libm), 0);
+  setup.environment = {{"TESSERA_MODELS_MODULE", libm.dli_fname}};
+  expect_refusal(run_program({"generate", path("model"), "Hello"}, setup), 1,
+                 "is no module of this version of the program");
 }
 
 }  // namespace

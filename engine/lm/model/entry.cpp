@@ -1,5 +1,6 @@
 #include "decoder.h"
 #include "tessera/lm/module.h"
+#include "tessera/lm/module_entry.h"
 #include "tokens.h"
 
 namespace tessera::lm {
@@ -24,7 +25,7 @@ class ModelsModule final : public Module {
 
 }  // namespace
 
-extern "C" const Module* tessera_models_module() {
+extern "C" const Module* TESSERA_MODULE_ENTRY(tessera_models_module)() {
   static const ModelsModule module;
   return &module;
 }

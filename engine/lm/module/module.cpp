@@ -10,7 +10,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
-#include "tessera/lm/module.h"
+#include "tessera/lm/module_entry.h"
 
 namespace tessera::lm {
 namespace {
@@ -57,7 +57,7 @@ void* module_entry(const std::string& name, const char* entry) {
     throw Error(ErrorCode::io, std::string("the module of models cannot be loaded: ") + ::dlerror(),
                 path);
   }
-  void* found = ::dlsym(handle, entry);
+  void* found = ::dlsym(handle, (entry + std::string(TESSERA_MODULE_VERSION)).c_str());
   if (found == nullptr) {
     throw Error(ErrorCode::io, quote(path, 300) + " is no module of this version of the program",
                 path);

@@ -1,3 +1,4 @@
+#include "tessera/lm/module_entry.h"
 #include "tessera/run/module.h"
 
 namespace tessera::run {
@@ -21,7 +22,7 @@ class RunModule final : public Module {
 
 }  // namespace
 
-extern "C" const Module* tessera_run_module() {
+extern "C" const Module* TESSERA_MODULE_ENTRY(tessera_run_module)() {
   static const RunModule module;
   return &module;
 }

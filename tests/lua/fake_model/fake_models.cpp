@@ -10,6 +10,7 @@
 #include "fake_language_model.h"
 #include "tessera/core/error.h"
 #include "tessera/lm/module.h"
+#include "tessera/lm/module_entry.h"
 #include "tessera/weights/weights.h"
 
 namespace tessera::lm {
@@ -44,7 +45,7 @@ class FakeModule final : public Module {
 
 }  // namespace
 
-extern "C" const Module* tessera_models_module() {
+extern "C" const Module* TESSERA_MODULE_ENTRY(tessera_models_module)() {
   static const FakeModule module;
   return &module;
 }

@@ -42,8 +42,8 @@ std::string modules_folder();
 /// Whether there is such a module.
 bool has_module(const std::string& name);
 
-/// What a module exports as `entry`: of ../lib/tessera/NAME.so beside the program, or of the file
-/// that $NAME_MODULE names, in capitals. @throws as module()
+/// What a module of the program's version exports as `entry`: of ../lib/tessera/NAME.so beside the
+/// program, or of the file that $NAME_MODULE names, in capitals. @throws as module()
 void* module_entry(const std::string& name, const char* entry);
 
 }  // namespace tessera::lm
