@@ -232,6 +232,7 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
   }
   row.tok_s_per_gpu = served.throughput_tok_s * times / static_cast<double>(row.gpus);
   row.tok_s_per_user = tok_s_per_user(served);
+  row.running = served.throughput_tok_s * times / row.tok_s_per_user;
   row.ttft_p99_s = served.ttft_s.p99;
   row.tpot_p99_s = served.tpot_s.p99;
   row.attainment_ratio = served.attainment_ratio;
@@ -280,7 +281,7 @@ std::string why_none(const ServingSearch& search) {
                          what);
   }
   if (search.obstructed) {
-    lines += "\n  runtime = \"tessera\" is not bound to what vLLM can launch";
+    lines += "\n  --runtime tessera (runtime = \"tessera\") is not bound to what vLLM can launch";
   }
   return lines;
 }
@@ -356,6 +357,14 @@ ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
   return plans;
 }
 
+constexpr double kMuchMore = 3;  // times the rate, what fewer bits are worth there
+
+/// Whether what stands first has less than a request at a time where the rate is what counts: it
+/// holds the model, and one request alone takes most of the limits.
+bool hardly_serves(const ServingPlans& plans) {
+  return plans.objective == ServingGoal::rate && plans.rows.front().running < 1;
+}
+
 }  // namespace
 
 ServingPlans plan_serving(const ServingRequest& request, const DataFolders& folders,
@@ -365,15 +374,26 @@ ServingPlans plan_serving(const ServingRequest& request, const DataFolders& fold
   ServingRequest within = request;
   within.quality = kDefaultQuality;
   ServingPlans plans = searched(within, folders, path);
-  if (!plans.rows.empty()) return plans;
-  ServingRequest any = request;
-  any.bitwidths = request.candidate_bitwidths();
-  ServingPlans fewer_bits = searched(any, folders, path);
-  if (fewer_bits.rows.empty()) return fewer_bits;
+  const bool any = !plans.rows.empty();
+  if (any && !hardly_serves(plans)) return plans;
+  ServingRequest freely = request;
+  freely.bitwidths = request.candidate_bitwidths();
+  ServingPlans fewer_bits = searched(freely, folders, path);
+  if (fewer_bits.rows.empty()) return any ? plans : fewer_bits;
+  const double most = 100 * *kDefaultQuality.max_perplexity_increase;
+  if (!any) {
+    fewer_bits.quality_note = fmt::format(
+        "nothing that keeps to the SLO fits with a predicted rise of perplexity of at "
+        "most {:g} %: fewer bits are in use",
+        most);
+    return fewer_bits;
+  }
+  const ServingRow& first = plans.rows.front();
+  if (fewer_bits.rows.front().rate_per_s < kMuchMore * first.rate_per_s) return plans;
   fewer_bits.quality_note = fmt::format(
-      "nothing that keeps to the SLO fits with a predicted rise of perplexity of at "
-      "most {:g} %: fewer bits are in use",
-      100 * *kDefaultQuality.max_perplexity_increase);
+      "with a predicted rise of perplexity of at most {:g} % {} at {} bits would serve {:.2g} "
+      "req/s, less than a request at a time: fewer bits are in use",
+      most, first.layout, first.bitwidth, first.rate_per_s);
   return fewer_bits;
 }
 

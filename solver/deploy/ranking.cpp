@@ -195,15 +195,22 @@ const char* burden_of(const FoundDeployment& other, const FoundDeployment& chose
   return more.widest != less.widest ? "wider groups" : "fewer bits";
 }
 
+/// Of engines that are alike but for their bits these: " at 8 bits", " with a KV cache of 8 bits".
+std::string bits_apart(const FoundDeployment& other, const FoundDeployment& chosen) {
+  if (layout_of(other.parts) != layout_of(chosen.parts)) return {};
+  const PricedConfiguration &own = *other.parts.front().engine,
+                            &first = *chosen.parts.front().engine;
+  if (own.bitwidth != first.bitwidth) return fmt::format(" at {} bits", own.bitwidth);
+  if (own.kv_bitwidth == first.kv_bitwidth) return {};
+  return fmt::format(" with a KV cache of {} bits", own.kv_bitwidth);
+}
+
 /// "2 x L4 + 1 x T4 would serve 5.1 req/s, 2 % more, for 1.40 USD/h more: not worth another kind
 /// of engine"
 std::string given_up(const FoundDeployment& other, const FoundDeployment& chosen) {
-  std::string words =
-      fmt::format("{} would serve {:.4g} req/s", layout_of(other.parts), other.rate_per_s());
-  const double gain = 100 * (other.rate_per_s() / chosen.rate_per_s() - 1);
-  words += std::fabs(gain) < 0.05
-               ? ", as many"
-               : fmt::format(", {:.2g} % {}", std::fabs(gain), gain > 0 ? "more" : "less");
+  std::string words = fmt::format("{}{} would serve {:.4g} req/s", layout_of(other.parts),
+                                  bits_apart(other, chosen), other.rate_per_s());
+  words += ", " + gain_words(other.rate_per_s() / chosen.rate_per_s());
   const auto more = other.usd_per_h(), less = chosen.usd_per_h();
   if (more && less && *more > *less) words += fmt::format(", for {:.2f} USD/h more", *more - *less);
   words += fmt::format(": not worth {}", burden_of(other, chosen));
@@ -212,6 +219,18 @@ std::string given_up(const FoundDeployment& other, const FoundDeployment& chosen
 }
 
 }  // namespace
+
+std::string gain_words(double ratio) {
+  constexpr double kAsFactor = 3;
+  if (ratio >= kAsFactor) return fmt::format("{:.3g} times as many", ratio);
+  const double percent = std::fabs(100 * (ratio - 1));
+  if (percent < 0.5) return "as many";
+  const bool is_round = percent >= 10 && (ratio > 1 || percent <= 99);
+  return fmt::format("{} % {}",
+                     is_round ? fmt::format("{:.0f}", percent)
+                              : fmt::format("{:.{}g}", percent, percent < 10 ? 2 : 4),
+                     ratio > 1 ? "more" : "less");
+}
 
 bool is_disaggregated(const FoundDeployment& found) {
   return found.parts.front().role != serving::Role::mixed;

@@ -44,6 +44,8 @@ int default_quality(lua_State* L);
 /// server_request(model): { tokens =, cache_share = }, what a server has to take
 /// (server_request.h).
 int server_request(lua_State* L);
+/// gain_words(ratio): a rate beside another, in words.
+int gain_words(lua_State* L);
 /// latency_limits(): what limits of a stream are called by flags, in their order.
 int latency_limits(lua_State* L);
 void register_plan_serving(lua_State* L);

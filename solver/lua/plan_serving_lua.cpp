@@ -187,6 +187,11 @@ int server_request(lua_State* L) {
   return 1;
 }
 
+int gain_words(lua_State* L) {
+  lua_kit::push_text(L, solver::gain_words(lua_kit::any_number(L, 1, "ratio")));
+  return 1;
+}
+
 int latency_limits(lua_State* L) {
   std::vector<std::string> names;
   for (const OptionSpec& limit : options_of<solver::LatencyLimits>()) {

@@ -83,7 +83,8 @@ void register_solver(lua_State* L) {
                             {"plan_serving", lua_kit::guarded<plan_serving>},
                             {"default_quality", lua_kit::guarded<default_quality>},
                             {"server_request", lua_kit::guarded<server_request>},
-                            {"latency_limits", lua_kit::guarded<latency_limits>}});
+                            {"latency_limits", lua_kit::guarded<latency_limits>},
+                            {"gain_words", lua_kit::guarded<gain_words>}});
 }
 
 }  // namespace tessera::solver_lua

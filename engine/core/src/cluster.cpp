@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/device_name.h"
 #include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/core/json.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
@@ -394,6 +397,20 @@ bool looks_like_text(const std::string& name) {
       where);
 }
 
+/// What a file of any name holds: a cluster, or what tools printed of one.
+Cluster cluster_in_file(const std::string& path, const DataFolders& folders) {
+  const std::string text = read_file(path);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') {
+    return cluster_from_json(parse_json(text, path), path, folders);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              quote(path) +
+                  " is a file that holds no cluster; `tessera detect --out FILE.json` "
+                  "writes one, also of what nvidia-smi printed",
+              path);
+}
+
 }  // namespace
 
 std::string cluster_file(const std::string& name, const DataFolders& folders) {
@@ -422,6 +439,8 @@ Cluster find_cluster(const std::string& name, const DataFolders& folders,
   if (looks_like_text(name) || names_device(name, folders) || counts_devices(name, folders)) {
     return cluster_from_text(name, folders);
   }
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(name, ignored)) return cluster_in_file(name, folders);
   refuse_name(name, folders, where);
 }
 

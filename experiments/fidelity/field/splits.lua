@@ -181,10 +181,11 @@ local questions = {
   end,
   -- Whatever the context: by memory one of the ten gets seven layers, which are more than it has.
   p23 = function()
-    local plan, why = ts.plan({ model = "deepseek-v3", cluster = "10xA100-80G", bitwidths = { 8 }, tensor_parallel = 1,
-      runtime = "llama.cpp", workload = { batch_size = 1, prompt_tokens = 512, output_tokens = 128 } },
+    local plan, lacks = ts.plan({ model = "deepseek-v3", cluster = "10xA100-80G", bitwidths = { 8 },
+      tensor_parallel = 1, runtime = "llama.cpp",
+      workload = { batch_size = 1, prompt_tokens = 512, output_tokens = 128 } },
       { planner = "memory_split" })
-    return plan == nil, plan and "fits" or why.message:match "stage[^;]*"
+    return plan == nil, plan and "fits" or lacks.message:match "stage[^;]*"
   end,
   p24 = refused({ model = "qwen3-30b-a3b", cluster = "1xRTX-5090", bitwidths = { 8 },
     engine = { gpu_memory_utilization = 0.95, max_num_batched_tokens = 2048 } }, 1),

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
+local no_cpu = require "tessera.devices.no_cpu"
 local tables = require "tessera.options"
 local text_of = require "tessera.serving.answer"
 local taken = require "tessera.cli.taken"
@@ -158,10 +159,12 @@ local function plain(rows)
 end
 
 local function as_data(options, frontier, written)
-  return { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written,
-    preference = options.preference, quality_note = options.quality_note, gain_of_mixing = options.gain_of_mixing,
-    best_homogeneous = options.best_homogeneous,
-    aggregated_over_disaggregated = options.aggregated_over_disaggregated }
+  local data = { options = plain(options), frontier = frontier, reasons = options.reasons, launch = written }
+  for _, name in ipairs { "relief", "preference", "quality_note", "gain_of_mixing", "best_homogeneous",
+    "aggregated_over_disaggregated" } do
+    data[name] = options[name]
+  end
+  return data
 end
 
 local function frontier_text(frontier)
@@ -193,14 +196,16 @@ local function answer(given, asked)
   asked.runtime = "tessera"
   local options, why = ts.plan_serving(asked)
   if not options then return nil, why end
-  local note = ("vLLM's launch files do not cover %s: this is what the kernels do"):format(table.concat(others, ", "))
+  local how = no_cpu(core.cluster(asked.cluster)) and "this is what the kernels do"
+    or "--save PLAN and `tessera execute PLAN` run it here"
+  local note = ("vLLM's launch files do not cover %s: %s"):format(table.concat(others, ", "), how)
   options.quality_note = options.quality_note and note .. "; " .. options.quality_note or note
   return options
 end
 
 -- Why there is nothing, with what would serve.
 local function with_remedies(why, asked)
-  local lines = remedies(asked, why.reasons)
+  local lines = remedies.lines(asked, why.reasons)
   local text = why.message
   if #lines > 0 then text = ("%s\nWhat would serve:\n  %s"):format(text, table.concat(lines, "\n  ")) end
   local told = core.why(why.code, host.wrapped("stderr", text))
@@ -227,6 +232,7 @@ function M.main(given)
   if not host.json then terminal.out:write(terminal.wrapped(settings(given, asked)), "\n") end
   if not options then return nil, with_remedies(why, asked) end
   options.published_bits = taken.published_bits(asked.model)
+  options.relief = asked.objective == "rate" and remedies.relief(asked, options[1]) or nil
   local frontier = given.frontier and options:frontier() or nil
   if not host.json then show(options, given, asked) end -- before what may fail
   local written, why_not
@@ -245,8 +251,12 @@ end
 
 --- One line of what a stream of the same requests would get, for those who plan a batch.
 function M.line(given)
-  local options, why = ts.plan_serving(M.asked(given))
-  if not options then return "As a stream: " .. why.message end
+  local asked = M.asked(given)
+  local options, why = answer(given, asked)
+  if not options then
+    local head, first = why.message:match "^([^\n]+)\n  ([^\n]+)"
+    return ("As a stream: %s"):format(head and head .. ", " .. first or why.message)
+  end
   local row = options[1]
   return ("As a stream (`tessera plan` without a batch): %s at %d bits, %.4g req/s"):format(row.layout, row.bitwidth,
     row.rate_per_s)

@@ -8,6 +8,7 @@ local host = require "tessera.host"
 local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
 local move_layers = require "tessera.runtime.move_layers"
+local no_cpu = require "tessera.devices.no_cpu"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
 local solver = require "tessera.solver"
@@ -20,11 +21,7 @@ local default_tokens = 128
 -- ---------------------------------------------------------------------------------------------- what runs
 
 -- A device of the plan that is no share of a CPU; nil where all are.
-local function foreign_device(plan)
-  for _, device in ipairs(plan:problem().cluster.devices) do
-    if device.backend ~= "cpu" then return device.name end
-  end
-end
+local function foreign_device(plan) return no_cpu(plan:problem().cluster) end
 
 local on_cpu = "device = \"cpu\" (--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths "
   .. "and micro-batches"

@@ -2,6 +2,8 @@
 -- line needs more than 80 columns, names of devices as they come.
 
 local core = require "tessera.core"
+local no_cpu = require "tessera.devices.no_cpu"
+local solver = require "tessera.solver"
 
 -- "8", or "8/16" where engines of a row differ.
 local function values_of(row, field)
@@ -31,7 +33,9 @@ end
 
 local function price_words(row)
   if not row.usd_per_h then return "no USD/h: a device has no price (--usd-per-hour)" end
-  return ("%.2f USD/h, %.3g USD per million output tokens"):format(row.usd_per_h, row.usd_per_million_tokens)
+  local tokens_usd = row.usd_per_million_tokens
+  return ((tokens_usd < 100 and "%.2f USD/h, %.3g" or "%.2f USD/h, %.0f") .. " USD per million output tokens"):format(
+    row.usd_per_h, tokens_usd)
 end
 
 -- `published_bits`: those of weights that were published quantised, which there are no better ones of.
@@ -51,11 +55,7 @@ local function engine_of(part)
 end
 
 -- "12 % less", of a rate beside the first row's.
-local function beside(row, first)
-  local percent = 100 * (row.rate_per_s / first.rate_per_s - 1)
-  if math.abs(percent) < 0.5 then return "as many" end
-  return ("%.0f %% %s"):format(math.abs(percent), percent > 0 and "more" or "less")
-end
+local function beside(row, first) return solver.gain_words(row.rate_per_s / first.rate_per_s) end
 
 -- The first row of one pool whose engines have fewer devices of the same type, or more.
 local function other_width(list, wider)
@@ -69,16 +69,21 @@ local function other_width(list, wider)
   end
 end
 
--- Why no engine has one device of the part's type.
-local function why_not_alone(list, part)
+-- Why no engine has half as many devices of the part's type, or one.
+local function why_not_fewer(list, part)
   if is_unlike(part) then return "no type of these alone serves as much" end
-  local alone = ("%s, %d bits"):format(part.device, part.bitwidth)
-  for _, refusal in ipairs(list.reasons) do
-    if refusal.engine == alone and refusal.missing_bytes then
-      return ("one does not hold the model at %d bits, %s are missing"):format(part.bitwidth,
-        core.format_bytes(refusal.missing_bytes))
+  local width = part.tensor_parallel * part.pipeline_parallel
+  for _, fewer in ipairs { width / 2, 1 } do
+    local engine = ("%s%s, %d bits"):format(fewer > 1 and ("%dx"):format(fewer) or "", part.device, part.bitwidth)
+    for _, refusal in ipairs(list.reasons) do
+      if refusal.engine == engine and refusal.missing_bytes then
+        return ("%s not hold the model at %d bits, %s are missing%s"):format(fewer > 1 and fewer .. " do" or "one does",
+          part.bitwidth, core.format_bytes(refusal.missing_bytes), fewer > 1 and " on each" or "")
+      end
+      if refusal.engine == engine then
+        return ("%s too few: %s"):format(fewer > 1 and fewer .. " are" or "one is", refusal.reason)
+      end
     end
-    if refusal.engine == alone then return ("one does not do: %s"):format(refusal.reason) end
   end
   return "fewer serve less"
 end
@@ -98,21 +103,24 @@ local function width_words(list)
   if narrower then
     return ("%s together: %s would serve %s"):format(engine_of(part), narrower.layout, beside(narrower, row))
   end
-  return ("%s together: %s"):format(engine_of(part), why_not_alone(list, part))
+  return ("%s together: %s"):format(engine_of(part), why_not_fewer(list, part))
 end
 
 local function types_words(list)
-  if not list.gain_of_mixing then return nil end
-  if list.gain_of_mixing > 1.0005 then
-    return ("mixing gains %.0f %% over the best on one type of device, %s"):format(100 * (list.gain_of_mixing - 1),
-      list.best_homogeneous)
-  end
-  return "mixing types of devices gains less than 10 %: the others are left out"
+  local gain = list.gain_of_mixing
+  if not gain then return nil end
+  if gain <= 1.0005 then return "mixing types of devices gains less than 10 %: the others are left out" end
+  local words = ("the best on one type of device, %s, "):format(list.best_homogeneous)
+  if list.objective == "gpus" then return words .. ("takes %.3g times as many devices"):format(gain) end
+  if list.objective == "cost" then return words .. ("costs %.3g times as much"):format(gain) end
+  return words .. ("serves %.3g req/s: mixing serves %s"):format(list[1].rate_per_s / gain, solver.gain_words(gain))
 end
+
+local function named(metric) return metric:upper() .. " " end
 
 local function limit_words(row)
   if row.limited_by == "" then return nil end
-  local words = ("above %s: %s"):format(rate_words(row), row.limited_by)
+  local words = ("above %s: %s"):format(rate_words(row), row.limited_by:gsub("^(%w+)_s ", named))
   if row.bitwidth > 4 and row.limited_by:find "wait for KV blocks" then
     words = words .. "; fewer bits leave the KV cache more memory (--bitwidths 4)"
   end
@@ -125,7 +133,7 @@ local function load_words(row)
   for _, part in ipairs(row.parts) do
     if part.role ~= "prefill" then parts[#parts + 1], engines = part, engines + part.engines end
   end
-  local running = math.max(row.tok_s_per_gpu * row.gpus / row.tok_s_per_user, 1)
+  local running = math.max(row.running, 1)
   local pool = row.disaggregated and "decode " or ""
   if #parts > 1 then return ("about %.0f requests at a time on %d %sengines"):format(running, engines, pool) end
   local limits, each = parts[1].engine, running / engines
@@ -136,17 +144,18 @@ end
 
 -- The first row, and why.
 local function first_lines(list)
-  local row = list[1]
+  local row, device = list[1], no_cpu(core.cluster(list.options.cluster)) and "GPU" or "device"
   local lines = {
-    ("%s (%d GPU%s): %s"):format(row.layout, row.gpus, row.gpus > 1 and "s" or "", bits_words(row)),
+    ("%s (%d %s%s): %s"):format(row.layout, row.gpus, device, row.gpus > 1 and "s" or "", bits_words(row)),
     ("  serves %s, %s"):format(rate_words(row), latency_words(row)),
-    ("  %.4g tok/s per GPU, %.3g tok/s per user at that load, %s"):format(row.tok_s_per_gpu, row.tok_s_per_user,
+    ("  %.4g tok/s per %s, %.3g tok/s per user at that load, %s"):format(row.tok_s_per_gpu, device, row.tok_s_per_user,
       quality_words(row, list.published_bits)),
     "  " .. load_words(row),
     "  " .. price_words(row),
   }
   for _, words in ipairs { width_words(list) or false, types_words(list) or false, list.quality_note or false,
     list.preference or false, row.tokens_note ~= "" and row.tokens_note, limit_words(row) or false,
+    list.relief or false,
     row.note ~= "" and row.note } do
     if words then lines[#lines + 1] = "  - " .. words end
   end

@@ -1,8 +1,11 @@
--- Where nothing serves a stream: the smallest changes that do, each tried.
+-- Where nothing serves a stream, or hardly: the smallest changes that do, each tried.
 
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
+local no_cpu = require "tessera.devices.no_cpu"
 local plan_serving = require "tessera.serving.plan"
+
+local M = {}
 
 local most_devices = 32
 local looser = { 1.5, 2, 3, 4, 6, 8, 12, 16 } -- times the limits
@@ -55,7 +58,8 @@ local function more_devices(asked, cluster)
   return best and best.text
 end
 
-local function looser_limits(asked)
+-- The first looser limits that serve at all, or at least a rate.
+local function looser_limits(asked, at_least_per_s)
   for _, factor in ipairs(looser) do
     local slo = {}
     for metric, target in pairs(asked.slo) do
@@ -64,18 +68,25 @@ local function looser_limits(asked)
       for statistic, limit_s in pairs(target) do slo[metric][statistic] = factor * limit_s end
     end
     local row = try(asked, { slo = slo })
-    if row then return ("with limits %g times as long: %s"):format(factor, served(row)) end
+    if row and row.rate_per_s >= (at_least_per_s or 0) then
+      return ("with limits %g times as long: %s"):format(factor, served(row))
+    end
   end
+end
+
+-- A plan for one request at a time; `how` says what runs it.
+local function one_at_a_time(asked, how)
+  local problem = { model = asked.model, cluster = asked.cluster, workload = { batch_size = 1 } }
+  local ok, plan = pcall(require("tessera").plan, problem, { time_limit_s = 2 })
+  if not ok or not plan then return nil end
+  return ("one request at a time: %g tok/s by a plan at %.3g bits; %s"):format(
+    tonumber(("%.3g"):format(plan.throughput_tok_s)), plan.mean_bitwidth, how)
 end
 
 -- llama.cpp keeps the layers that GPUs have no room for in the host's memory.
 local function in_host_memory(asked, cluster)
-  local problem = { model = asked.model, cluster = asked.cluster, workload = { batch_size = 1 } }
-  local ok, plan = pcall(require("tessera").plan, problem, { time_limit_s = 2 })
-  if ok and plan then
-    return ("one request at a time: %g tok/s by a plan at %.3g bits; `tessera plan --batch-size 1 --launch llama.cpp`")
-      :format(tonumber(("%.3g"):format(plan.throughput_tok_s)), plan.mean_bitwidth)
-  end
+  local planned = one_at_a_time(asked, "`tessera plan --batch-size 1 --launch llama.cpp`")
+  if planned then return planned end
   local model, memory = core.model(asked.model), 0
   local bytes = model.num_parameters / 2
   for _, device in ipairs(cluster.devices) do memory = memory + device.memory_bytes end
@@ -84,14 +95,27 @@ local function in_host_memory(asked, cluster)
     .. "llama-server --n-gpu-layers %d"):format(core.format_bytes(bytes), num_layers, model.num_layers, num_layers)
 end
 
+--- What looser limits would give where what stands first, a row, has less than a request at a time; nil: nothing more.
+function M.relief(asked, row)
+  if row.running >= 1 then return nil end
+  local found = looser_limits(asked, 2 * row.rate_per_s)
+  return found and "one request alone takes most of the limits: " .. found
+end
+
 --- Lines of what would serve, the nearest to what was asked first; empty: nothing that was tried does.
-return function(asked, reasons)
+function M.lines(asked, reasons)
   local cluster, causes, lines = core.cluster(asked.cluster), {}, {}
   for _, refusal in ipairs(reasons) do causes[refusal.cause] = true end
   local function add(text) lines[#lines + 1] = text end
   add(without_bounds(asked))
   if causes.latency then add(looser_limits(asked)) end
+  if not no_cpu(cluster) then -- there are no more of its cores
+    add(one_at_a_time(asked, "`tessera plan --batch-size 1 --save PLAN` and `tessera execute PLAN` run it here"))
+    return lines
+  end
   add(more_devices(asked, cluster))
   if causes.memory and not causes.latency then add(in_host_memory(asked, cluster)) end
   return lines
 end
+
+return M

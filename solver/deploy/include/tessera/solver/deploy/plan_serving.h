@@ -42,6 +42,7 @@ struct ServingRow {
   std::int32_t bitwidth = 16, kv_bitwidth = 16;             ///< the least of the parts
   double tok_s_per_gpu = 0;
   double tok_s_per_user = 0;  ///< of answers of one token, which have no TPOT, whole answers
+  double running = 0;         ///< requests that are decoded at a time, by Little's law
   std::optional<double> ttft_p99_s, tpot_p99_s, attainment_ratio;
   std::optional<double> usd_per_h, usd_per_million_tokens;
   std::optional<double> perplexity_increase;
@@ -58,7 +59,7 @@ struct ServingPlans {
   std::string why_none;  ///< empty where there are rows
   ServingGoal objective = ServingGoal::rate;
   std::string preference;    ///< why the first is not the one with the largest rate; empty: it is
-  std::string quality_note;  ///< that no bits keep to the default bound on quality; empty: they do
+  std::string quality_note;  ///< why the default bound on quality is not kept; empty: it is
   /// On a cluster of several types of devices: the best on one of them, and what the first row
   /// serves over it, or costs less (ratio).
   std::string best_homogeneous;
@@ -82,7 +83,8 @@ inline constexpr QualityBound kDefaultQuality{0.01, {}, BoundAt::mid};
 /// decode engines beside it; the winners' limits on tokens are tried; and what is first was
 /// simulated whole.
 /// Without a bound on quality and without bitwidths the predicted perplexity may rise
-/// by that of kDefaultQuality; where no deployment keeps to it, by any amount.
+/// by that of kDefaultQuality; where no deployment keeps to it, or the best that does has less than
+/// a request at a time and fewer bits serve three times as many, by any amount.
 /// @param path names the request in errors
 /// @throws Error{invalid_argument} for a request that contradicts itself, and what the request's
 /// `poll` throws
@@ -97,6 +99,11 @@ struct FrontierRow {
   bool chosen = false;     ///< the first row at all of its rate
   bool efficient = false;  ///< nothing listed beats it in both
 };
+
+/// A rate beside another, by their ratio: "12 % more", "as many"; "252 times as many" from 3 on,
+/// which a percentage hides.
+std::string gain_words(double ratio);
+
 /// Tokens per second and user against tokens per second and device, at loads from a tenth of each
 /// row's rate to all of it; the fastest for users first. @param poll as of the request
 std::vector<FrontierRow> frontier_of(const ServingPlans& plans,
@@ -147,6 +154,8 @@ struct Fields<solver::ServingRow> {
       field<&R::tok_s_per_gpu>({.name = "tok_s_per_gpu", .doc = "Output tokens", .unit = "tok/s"}),
       field<&R::tok_s_per_user>(
           {.name = "tok_s_per_user", .doc = "Output tokens of a request", .unit = "tok/s"}),
+      field<&R::running>(
+          {.name = "running", .doc = "Requests that are decoded at a time, the mean"}),
       field<&R::ttft_p99_s>({.name = "ttft_p99_s", .doc = "At the rate", .unit = "s"}),
       field<&R::tpot_p99_s>({.name = "tpot_p99_s", .doc = "At the rate", .unit = "s"}),
       field<&R::attainment_ratio>({.name = "attainment_ratio", .doc = "Requests within the SLO"}),
