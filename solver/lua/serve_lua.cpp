@@ -115,7 +115,7 @@ int serve(lua_State* L) {
   serving::Deployment deployment = held->deployment;
   serving::fill_kv_blocks(deployment, *traffic);
   auto served = std::make_shared<serving::Served>();
-  const serving::SummaryOptions summary = summary_options_at(options, *held, *traffic);
+  serving::SummaryOptions summary = summary_options_at(options, *held, *traffic);
   if (lua_isnoneornil(L, 4)) {
     served->log = serving::simulate(deployment, *traffic, std::move(run));
   } else {
@@ -123,6 +123,7 @@ int serve(lua_State* L) {
     serving::Ran ran = real->serve(deployment, *traffic, run);
     served->log = std::move(ran.log);
     served->outputs = std::move(ran.outputs);
+    if (!real->source.empty()) summary.source = real->source;
   }
   served->traffic = traffic;
   served->deployment = kept(std::move(deployment));

@@ -107,6 +107,7 @@ describe("ts.serve with a model", function()
       local served = serve(deployment(policy), traffic { rate_per_s = 800 }, "wall")
       assert.equal(16, served.num_finished)
       assert.is_true(served.ttft_s.p50 > 0)
+      assert.matches("measured here, 'grammar%-opt%-5m' on 1 thread", served.text)
     end
   end)
 

@@ -1,9 +1,12 @@
 // The model behind ts.serve with real.
+#include <fmt/format.h>
+
 #include "core_lua.h"
 #include "lm_lua.h"
 #include "run_lua.h"
 #include "served_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
@@ -84,6 +87,11 @@ int server(lua_State* L) {
   if (!named_clock) refuse("ts.serve.clock", "'{}' is neither wall nor model", clock);
   request->clock = *named_clock;
   serving_lua::RealServer real;
+  if (request->clock == run::ServeClock::wall) {
+    const lm::LanguageModel& model = *request->model;
+    real.source = fmt::format("measured here, {} on {} thread{}", quote(model.shape().name),
+                              model.num_threads(), model.num_threads() == 1 ? "" : "s");
+  }
   real.serve = [request](const serving::Deployment& deployment, const serving::Traffic& traffic,
                          const serving::SimulationOptions& run) {
     serving::Ran ran = run::module().serve_traffic(*request, deployment, traffic, run);

@@ -22,6 +22,7 @@ struct RealServer {
   std::function<serving::Ran(const serving::Deployment&, const serving::Traffic&,
                              const serving::SimulationOptions&)>
       serve;
+  std::string source = {};  ///< of its times; empty: the deployment's step costs
 };
 
 void register_served(lua_State* L);
