@@ -174,6 +174,7 @@ describe("ts.serve with a model", function()
       end)
     end
     refuses("out_of_range", "give max_model_len", { max_model_len = 100000 })
+    refuses("out_of_range", "100000000 KV blocks of 8 tokens take", { kv_blocks = 1e8 })
     refuses("unsupported", "speculation by eagle", { speculative = { method = "eagle" } })
     refuses("invalid_argument", "neither wall nor model", nil, { clock = "sundial" })
     refuses("invalid_argument", "takes such options", nil, { real = { model = lm, threads = 1 } })

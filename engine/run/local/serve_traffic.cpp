@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/run/live_clock.h"
 #include "tessera/run/live_engine.h"
 #include "tessera/run/local_executor.h"
@@ -19,6 +20,7 @@
 #include "tessera/serving/arrivals.h"
 #include "tessera/serving/engine_setup.h"
 #include "tessera/serving/state_samples.h"
+#include "tessera/workers/pool.h"
 
 namespace tessera::run {
 namespace {
@@ -27,6 +29,18 @@ using serving::kNever;
 using serving::Ticks;
 
 constexpr std::int64_t kPollEvery = 64;  // moments
+
+void check_memory(const serving::Replica& engine, const lm::LanguageModel& model) {
+  const lm::LoadRequest& kept = model.request();
+  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
+  const double bytes = model.shape().kv_bytes_per_token(bits) *
+                       static_cast<double>(engine.kv_blocks * engine.engine.block_size);
+  if (bytes <= workers::machine_memory_bytes()) return;
+  refuse(ErrorCode::out_of_range, "ts.serve.real",
+         "{} KV blocks of {} tokens take {}, this machine has {}; give kv_blocks", engine.kv_blocks,
+         engine.engine.block_size, format_bytes(bytes),
+         format_bytes(workers::machine_memory_bytes()));
+}
 
 /// The one engine of a deployment, as this model runs it.
 serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model) {
@@ -52,6 +66,7 @@ serving::Replica engine_of(const serving::Deployment& deployment, const lm::Lang
            model.shape().name, context, context);
   }
   if (most == 0) most = context;
+  check_memory(engine, model);
   return engine;
 }
 
