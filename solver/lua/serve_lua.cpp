@@ -84,7 +84,7 @@ const OptionTable& serve_options() {
                          "ts.language_model, and temperature, top_k, top_p, repetition_penalty, "
                          "seed, token_seed, ignore_stop_tokens, on_tokens (tessera man serving)"},
                  {.name = "clock",
-                  .type = OptionType::text,
+                  .type = OptionType::choice,
                   .doc = "With real: wall, steps take what they take; or model, what the "
                          "deployment's step costs say, so that the log is the simulator's",
                   .default_text = "\"wall\"",
