@@ -15,17 +15,20 @@
 namespace tessera::solver {
 namespace {
 
-constexpr std::int64_t kPoolTries = 4;  // pools that are simulated, for each type of device
-constexpr std::size_t kRatios = 3;      // of the same two configurations
-constexpr double kAlike = 1.08;         // times another, an estimate that is as good
-constexpr std::size_t kMostTypes = 5;   // that are put beside each other, in every set
-constexpr double kTogether = 1.1;       // times what each does alone, about what they do together
-constexpr double kPoolShare = 0.5;      // of the requests, for pools
+constexpr std::int64_t kPoolTries = 4;     // pools that are simulated, for each type of device
+constexpr std::size_t kRatios = 3;         // of the same two configurations
+constexpr double kAlike = 1.08;            // times another, an estimate that is as good
+constexpr std::size_t kMostShapes = 3;     // of a type, that are put beside engines of others
+constexpr double kTogether = 1.5;          // times what each does alone, the most they do together
+constexpr std::size_t kMostSets = 20'000;  // that are looked at
+constexpr std::int64_t kBesideTries = 16;  // of these that are simulated, at each bitwidth
+constexpr double kPoolShare = 0.5;         // of the requests, for pools
 
 /// The best engines of several types, and what they promise alone.
 struct TypesTogether {
   std::vector<DeploymentPart> parts;
   double promise_per_s = 0;
+  bool is_of_the_best = true;  ///< of each type the best engine, as many as there is room for
 };
 
 /// Whether no two take devices of the same type.
@@ -104,8 +107,8 @@ class LargestRate final : public DeploymentObjective {
         list.push_back({{{c, c->capacity}}, c->found, c->capacity, Scope::one_engine});
       }
     }
-    for (std::vector<PricedPtr>& engines : alike_engines(search, types)) {
-      beside_each_other(search, std::move(engines), types, list);
+    for (const auto& engines : alike_engines(search, types, kMostShapes)) {
+      beside_each_other(search, engines, list);
     }
     return list;
   }
@@ -162,101 +165,57 @@ class LargestRate final : public DeploymentObjective {
     }
   }
 
-  /// Every set of engines on different types, the most promising first.
-  static std::vector<TypesTogether> sets_of(std::vector<PricedPtr> engines) {
-    std::sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
-      return a->total_per_s() > b->total_per_s();
-    });
-    engines.resize(std::min(engines.size(), kMostTypes));
-    std::vector<TypesTogether> sets;
-    for (std::size_t set = 1; set < std::size_t{1} << engines.size(); ++set) {
-      TypesTogether together;
-      for (std::size_t k = 0; k < engines.size(); ++k) {
-        if ((set >> k & 1) == 0) continue;
-        together.parts.push_back({engines[k], engines[k]->capacity});
-        together.promise_per_s += engines[k]->total_per_s();
+  /// Every set of engines on different types, each of as many as its devices allow or one less:
+  /// first those of the best engines, then the others, the most promising first.
+  static std::vector<TypesTogether> sets_of(const std::vector<PricedPtr>& engines) {
+    std::vector<TypesTogether> sets = {{}};
+    std::set<std::string> known;
+    for (const PricedPtr& engine : engines) {
+      const bool is_best = known.insert(engine->type->name).second;
+      const std::int64_t least = std::max<std::int64_t>(1, engine->capacity - 1);
+      for (std::size_t k = 0, before = sets.size(); k < before && sets.size() < kMostSets; ++k) {
+        for (std::int64_t count = engine->capacity; count >= least; --count) {
+          TypesTogether together = sets[k];
+          together.parts.push_back({engine, count});
+          if (!are_apart(together.parts)) break;
+          together.promise_per_s += static_cast<double>(count) * engine->rate_per_s;
+          together.is_of_the_best &= is_best && count == engine->capacity;
+          sets.push_back(std::move(together));
+        }
       }
-      if (together.parts.size() > 1 && are_apart(together.parts))
-        sets.push_back(std::move(together));
     }
+    std::erase_if(sets, [](const TypesTogether& set) { return set.parts.size() < 2; });
     std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) {
-      return a.promise_per_s > b.promise_per_s;
+      return std::pair(a.is_of_the_best, a.promise_per_s) >
+             std::pair(b.is_of_the_best, b.promise_per_s);
     });
     return sets;
   }
 
-  /// Adds the best engines of several types together. A slow type may cost the others more than it
-  /// brings, since each engine gets requests that have to keep to the SLO: so every set of types
-  /// that may be better than what is known is tried, and of the best its neighbours, as long as one
-  /// is better.
+  /// Adds engines of several types together. A slow type may cost the others more than it brings,
+  /// since each engine gets requests that have to keep to the SLO, and what is the best alone need
+  /// not be so beside others: every set that may be better than what is known is tried.
   static void beside_each_other(ServingSearch& search, std::vector<PricedPtr> engines,
-                                const std::vector<BestOfType>& types,
                                 std::vector<FoundDeployment>& list) {
+    std::stable_sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
+      return a->total_per_s() > b->total_per_s();
+    });
     double best_per_s = best_rate(list);
-    std::vector<DeploymentPart> best;  // until one is better what was tried first
-    std::set<std::string> tried;
-    const auto is_better = [&](const std::vector<DeploymentPart>& parts, double guess_per_s) {
-      std::string name;
-      for (const DeploymentPart& part : parts) {
-        name += fmt::format("{} x {};", part.count, part.engine->name());
-      }
-      if (!tried.insert(name).second) return false;
-      if (best.empty()) best = parts;
-      const auto found = search.sustained(parts, {.guess_per_s = guess_per_s,
-                                                  .least_per_s = best_per_s,
-                                                  .residence_s = residence_of(parts),
-                                                  .num_engines = num_engines(parts)});
-      if (!found) return false;
-      list.push_back({parts, found});
-      if (found->rate_per_s <= best_per_s) return false;
-      best_per_s = found->rate_per_s;
-      best = parts;
-      return true;
-    };
-    for (const TypesTogether& each : sets_of(std::move(engines))) {
-      if (each.promise_per_s * kTogether <= best_per_s) {
+    std::int64_t tries = kBesideTries;
+    for (const TypesTogether& each : sets_of(engines)) {
+      if (tries == 0 || each.promise_per_s * kTogether <= best_per_s) {
         ++search.bounded;
-      } else {
-        is_better(each.parts, each.promise_per_s);
+        continue;
       }
+      --tries;
+      const auto found = search.sustained(each.parts, {.guess_per_s = each.promise_per_s,
+                                                       .least_per_s = best_per_s,
+                                                       .residence_s = residence_of(each.parts),
+                                                       .num_engines = num_engines(each.parts)});
+      if (!found) continue;
+      list.push_back({each.parts, found});
+      best_per_s = std::max(best_per_s, found->rate_per_s);
     }
-    for (bool goes_on = !best.empty(); goes_on;) {
-      const auto next = neighbours(types, best);
-      goes_on = std::any_of(next.begin(), next.end(),
-                            [&](const auto& other) { return is_better(other, best_per_s); });
-    }
-  }
-
-  /// The best engine alone need not be the best beside others, nor need all of the slowest help.
-  static std::vector<std::vector<DeploymentPart>> neighbours(
-      const std::vector<BestOfType>& types, const std::vector<DeploymentPart>& parts) {
-    std::vector<std::vector<DeploymentPart>> list;
-    for (std::size_t k = 0; k < parts.size(); ++k) {
-      for (const PricedPtr& other : about_as_good(types, *parts[k].engine)) {
-        list.push_back(parts);
-        list.back()[k] = {other, other->capacity};
-      }
-    }
-    if (parts.back().count > 1) {
-      list.push_back(parts);
-      --list.back().back().count;
-    }
-    return list;
-  }
-
-  /// Engines of other shapes on the same devices, at the same bits.
-  static std::vector<PricedPtr> about_as_good(const std::vector<BestOfType>& types,
-                                              const PricedConfiguration& engine) {
-    std::vector<PricedPtr> list;
-    std::set<std::string> shapes = {engine.shape()};
-    for (const BestOfType& type : types) {
-      for (const PricedPtr& other : type.best) {
-        const bool is_alike = other->type == engine.type && other->bitwidth == engine.bitwidth;
-        if (!is_alike || other->total_per_s() * kAboutAsGood < engine.total_per_s()) continue;
-        if (shapes.insert(other->shape()).second) list.push_back(other);
-      }
-    }
-    return list;
   }
 
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.

@@ -42,11 +42,12 @@ Priced holding(ServingSearch& search, Priced c) {
 }
 
 /// Which of a list, in the order of estimates, may be the one to stand beside engines of other
-/// types: the first of each bitwidth, and those of other shapes that are about as good.
+/// types: the first of each bitwidth, and those of other shapes that are about as good for each
+/// device, as they need not fill their type.
 class BesideOthers {
  public:
   bool take(const PricedConfiguration& c) {
-    const double estimate = c.estimate_per_s * static_cast<double>(c.capacity);
+    const double estimate = c.estimate_per_s / static_cast<double>(c.gpus());
     const double first = first_.try_emplace(c.bitwidth, estimate).first->second;
     return estimate * kAboutAsGood >= first && shapes_.emplace(c.bitwidth, c.shape()).second;
   }
@@ -254,7 +255,7 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
 const Refusal* nearest(const std::vector<Refusal>& refusals, Cause cause) {
   const Refusal* best = nullptr;
   for (const Refusal& each : refusals) {
-    if (each.cause != cause) continue;
+    if (each.cause != cause || each.nobody_asked) continue;
     if (best == nullptr || (each.missing_bytes && *each.missing_bytes < *best->missing_bytes)) {
       best = &each;
     }
@@ -271,7 +272,7 @@ std::string why_none(const ServingSearch& search) {
     if (one == nullptr) continue;
     std::set<std::string> engines;
     for (const Refusal& each : search.refusals) {
-      if (each.cause == cause) engines.insert(each.engine);
+      if (each.cause == cause && !each.nobody_asked) engines.insert(each.engine);
     }
     const std::string what =
         one->missing_bytes ? fmt::format("lacks {} on a device", format_bytes(*one->missing_bytes))
@@ -289,13 +290,17 @@ std::string why_none(const ServingSearch& search) {
 }  // namespace
 
 std::vector<std::vector<PricedPtr>> alike_engines(const ServingSearch& search,
-                                                  const std::vector<BestOfType>& types) {
+                                                  const std::vector<BestOfType>& types,
+                                                  std::size_t most_shapes) {
   std::map<std::int32_t, std::vector<PricedPtr>, std::greater<>> by_bitwidth;
   for (const BestOfType& type : types) {
-    std::set<std::int32_t> seen;
+    std::map<std::int32_t, std::set<std::string>> shapes;
     for (const PricedPtr& engine : type.best) {
       const std::int32_t key = search.request().unlike_engines ? 0 : engine->bitwidth;
-      if (seen.insert(key).second) by_bitwidth[key].push_back(engine);
+      std::set<std::string>& own = shapes[key];
+      if (own.size() < most_shapes && own.insert(engine->shape()).second) {
+        by_bitwidth[key].push_back(engine);
+      }
     }
   }
   std::vector<std::vector<PricedPtr>> lists;
@@ -331,6 +336,13 @@ ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
     refuse(path + ".traffic",
            "objective = \"{}\" serves the traffic's own rate; give it rate_per_s",
            name_of(request.objective));
+  }
+  const auto [prompt_tokens, output_tokens] =
+      std::pair(search.lengths().prompt_tokens, search.lengths().output_tokens);
+  if (prompt_tokens + output_tokens > static_cast<double>(request.model->max_context_tokens)) {
+    refuse(path + ".traffic",
+           "{:.0f} prompt and {:.0f} output tokens are more than the {} that {} takes",
+           prompt_tokens, output_tokens, request.model->max_context_tokens, request.model->name);
   }
   const auto objective = objective_of(search, rate_per_s.value_or(0));
   std::vector<FoundDeployment> found = ranked(search, *objective, deployments(search, *objective));

@@ -69,6 +69,21 @@ TEST(PreferredDeployment, GivesUpATenthAtMost) {
   }
 }
 
+// The best of a type alone changes with another of its devices, what stands beside others need not:
+// 8 V100 and 2 L4 served 54.5, and with 3 L4 49.5.
+TEST(PreferredDeployment, AnotherDeviceOfTheSecondTypeTakesNothingAway) {
+  const auto rate_of = [](const char* cluster) {
+    ServingRequest request = request_of("llama-3.1-8b", cluster);
+    request.disaggregated = false;
+    const ServingPlans plans = plan_serving(request, folders());
+    return plans.rows.empty() ? 0 : plans.rows.front().rate_per_s;
+  };
+  const double two = rate_of("8xV100-32G+2xL4"), three = rate_of("8xV100-32G+3xL4");
+  EXPECT_GT(two, 20);
+  EXPECT_GE(three * (1 + kKnownTo), two);
+  EXPECT_LE(three, 1.5 * two);
+}
+
 TEST(PreferredDeployment, EnginesBehindOneAddressAreAlike) {
   const ServingRequest request = request_of("qwen2.5-14b", "2xA100-40G+4xT4-16G");
   const ServingPlans plans = plan_serving(request, folders());

@@ -38,11 +38,12 @@ struct BestOfType {
   std::vector<PricedPtr> all;   ///< that may be in a pool, simulated or not
 };
 
-/// The best engines of at least two types, to stand behind one address: one list for each bitwidth,
-/// as a request gets the same model whoever answers it; the best of any where the request allows
-/// engines of unlike bitwidths.
+/// The best engines of the types, to stand behind one address: one list for each bitwidth, as a
+/// request gets the same model whoever answers it; of any where the request allows engines of
+/// unlike bitwidths. Of each type the best, or the best of so many shapes.
 std::vector<std::vector<PricedPtr>> alike_engines(const ServingSearch& search,
-                                                  const std::vector<BestOfType>& types);
+                                                  const std::vector<BestOfType>& types,
+                                                  std::size_t most_shapes = 1);
 
 /// What a goal counts where a device has no price.
 inline constexpr double kUnpriced = std::numeric_limits<double>::infinity();
