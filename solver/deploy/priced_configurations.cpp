@@ -142,10 +142,10 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
   if (c.capacity == 0) return false;
   const auto obstructs = [&](const std::string& obstacle) {
     if (obstacle.empty()) return false;
-    // Nobody misses a KV cache of fewer bits that was not asked for.
-    if (c.kv_bitwidth < kMaxKvBitwidth && !request.kv_bitwidths) return true;
     search.refuse(c.name(), Cause::kernels, obstacle);
-    return search.obstructed = true;
+    search.refusals.back().nobody_asked = c.kv_bitwidth < kMaxKvBitwidth && !request.kv_bitwidths;
+    if (!search.refusals.back().nobody_asked) search.obstructed = true;
+    return true;
   };
   if (obstructs(kernel_obstacle(request.runtime, c))) return true;
   Refusal why_not;

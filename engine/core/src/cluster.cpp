@@ -381,11 +381,29 @@ bool looks_like_text(const std::string& name) {
   return name.starts_with('(') || name.find_first_of("+,") != std::string::npos;
 }
 
+/// "; there is 'L4' (22.49 GiB)", where a device is meant but for its memory; empty: none is.
+std::string other_memory(const std::string& name, const DataFolders& folders) {
+  try {
+    find_device(name, folders);
+  } catch (const Error& error) {
+    const std::string text = error.message();
+    const std::size_t at = text.find("; there is");
+    if (at != std::string::npos) return text.substr(at);
+  }
+  return {};
+}
+
 [[noreturn]] void refuse_name(const std::string& name, const DataFolders& folders,
                               const std::string& where) {
   std::vector<std::string> known = folders.list("clusters");
   for (std::string& device : folders.list("devices")) known.push_back(std::move(device));
   const bool near = !nearest_names(name, known).empty();
+  if (const std::string there = other_memory(name, folders); !near && !there.empty()) {
+    throw Error(ErrorCode::not_found,
+                fmt::format("{}{}unknown cluster {}{}", where, where.empty() ? "" : ": ",
+                            quote(name), there),
+                where);
+  }
   throw Error(
       ErrorCode::not_found,
       fmt::format("{}{}unknown cluster {}{}; a cluster can also be written out, as in "

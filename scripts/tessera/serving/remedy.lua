@@ -7,7 +7,7 @@ local plan_serving = require "tessera.serving.plan"
 
 local M = {}
 
-local most_devices = 32
+local most_devices, most_on_node = 32, 8
 local looser = { 1.5, 2, 3, 4, 6, 8, 12, 16 } -- times the limits
 local least_rate_per_s = 0.05 -- below it, nobody would say that it serves
 
@@ -41,17 +41,25 @@ local function without_bounds(asked)
   return row and ("without %s: %s"):format(table.concat(words, ", "), served(row))
 end
 
--- As many devices of a type as serve, more than there are: by doubling.
+-- So many devices of a type, on nodes of eight as machines have them, and what they are called.
+local function nodes_of(own, count)
+  local entries = {}
+  for i = 1, math.ceil(count / most_on_node) do entries[i] = { own.device, math.min(count, most_on_node) } end
+  local words = ("%d x %s"):format(math.min(count, most_on_node), own.name)
+  return core.cluster(entries), #entries == 1 and words .. " on one node" or ("%d nodes of %s"):format(#entries, words)
+end
+
+-- As many devices of a type as serve, more than there are: by doubling. Shares of a CPU and Macs are what they are.
 local function more_devices(asked, cluster)
   local best
   for _, own in ipairs(device_types(cluster)) do
     local count = 1
     while count <= #own.devices do count = 2 * count end
+    if own.device.backend == "cpu" or own.device.backend == "metal" then count = most_devices + 1 end
     while count <= most_devices and not (best and count >= best.count) do
-      local row = try(asked, { cluster = core.cluster { { own.device, count } } })
-      if row then
-        best = { count = count, text = ("with %d x %s on one node: %s"):format(count, own.name, served(row)) }
-      end
+      local more, words = nodes_of(own, count)
+      local row = try(asked, { cluster = more })
+      if row then best = { count = count, text = ("with %s: %s"):format(words, served(row)) } end
       count = 2 * count
     end
   end
@@ -108,13 +116,14 @@ function M.lines(asked, reasons)
   for _, refusal in ipairs(reasons) do causes[refusal.cause] = true end
   local function add(text) lines[#lines + 1] = text end
   add(without_bounds(asked))
-  if causes.latency then add(looser_limits(asked)) end
-  if not no_cpu(cluster) then -- there are no more of its cores
-    add(one_at_a_time(asked, "`tessera plan --batch-size 1 --save PLAN` and `tessera execute PLAN` run it here"))
-    return lines
-  end
+  local looser_words = causes.latency and looser_limits(asked)
+  add(looser_words or nil)
   add(more_devices(asked, cluster))
-  if causes.memory and not causes.latency then add(in_host_memory(asked, cluster)) end
+  if not no_cpu(cluster) then
+    add(one_at_a_time(asked, "`tessera plan --batch-size 1 --save PLAN` and `tessera execute PLAN` run it here"))
+  elseif not looser_words and (causes.memory or causes.latency) then
+    add(in_host_memory(asked, cluster))
+  end
   return lines
 end
 

@@ -73,6 +73,7 @@ struct Refusal {
   Cause cause = Cause::devices;
   std::string reason = {};
   std::optional<double> missing_bytes = {};  ///< of a device, for one block of a KV cache
+  bool nobody_asked = false;                 ///< a KV cache of fewer bits than 16 by default
 };
 
 /// Rates are known to so much of themselves: between the one that held and the one that was too
