@@ -228,7 +228,7 @@ std::string gain_words(double ratio) {
   const bool is_round = percent >= 10 && (ratio > 1 || percent <= 99);
   return fmt::format("{} % {}",
                      is_round ? fmt::format("{:.0f}", percent)
-                              : fmt::format("{:.{}g}", percent, percent < 10 ? 2 : 4),
+                              : fmt::format("{:.{}g}", percent, percent < 10 ? 2 : 3),
                      ratio > 1 ? "more" : "less");
 }
 

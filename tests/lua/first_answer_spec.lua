@@ -82,3 +82,65 @@ describe("tessera plan without a batch", function()
     assert.matches("without %-%-bitwidths: [^\n]* at 4 bits", err)
   end)
 end)
+
+describe("what an expert would not sign", function()
+  local function answered(...)
+    local status, text, err = run("plan", ...)
+    assert.equal(0, status, err)
+    assert.is_true(widest(text) <= 80, text)
+    return (text:gsub("\n    +", " "))
+  end
+
+  it("is fewer than a request at a time at bits that just fit", function()
+    local text = answered("--model", "llama-3.3-70b", "--cluster", "2xA100-40G+4xT4")
+    assert.matches("\n1 x A100%-40G TP2 %(2 GPUs%): 4%-bit weights", text)
+    assert.matches("at 8 bits would serve 0%.00%d+ req/s, less than a request at a time: fewer bits", text)
+    text = answered("--model", "llama-3.3-70b", "--cluster", "4xL4", "--no-beside")
+    assert.matches("less than a request at a time on the engine", text)
+    assert.matches("one request alone takes most of the limits: with limits [%d.]+ times as long: .- req/s", text)
+  end)
+
+  it("is a percentage of five digits, or a gain without its bits", function()
+    local words = require("tessera.solver").gain_words
+    assert.same({ "as many", "12 % more", "38 % less", "2.5 % more", "252 times as many", "99.6 % less" },
+      { words(1.003), words(1.12), words(0.62), words(1.025), words(252.3), words(0.0039) })
+    local text = answered("--model", "llama-3.1-8b", "--cluster", "2xA100-80G")
+    assert.matches("2 x A100%-80G at 8 bits would serve [%d.]+ req/s, [%d.]+ %% more: not worth fewer bits", text)
+  end)
+
+  it("is a request that the model does not take", function()
+    local status, _, err = run("plan", "--model", "llama-3.1-8b", "--cluster", "1xL4", "--prompt-tokens", "200000")
+    assert.equal(1, status)
+    assert.matches("200000 prompt and 200 output tokens are more than the 131072 that llama%-3.1%-8b takes", err)
+  end)
+
+  it("is more cores than a CPU has, a Mac on a node of 32, or launch files for either", function()
+    local path = os.tmpname() .. ".json"
+    core.write_file(path, core.to_json { name = "cpu", nodes = { { name = "here", devices = { { {
+      name = "Some-CPU-1c", backend = "cpu", memory_bytes = 2 ^ 33, memory_bytes_per_s = 1e10, pcie_bytes_per_s = 1e9,
+      flop_per_s = { fp32 = 9e10, fp16 = 9e10, int8 = 1e11, int4 = 1e11 },
+    }, 2 } } } } })
+    local text = answered("--model", "smollm2-135m", "--cluster", path, "--prompt-tokens", "64", "--output-tokens",
+      "16")
+    assert.matches("%(2 devices%)", text)
+    assert.matches("%-%-save PLAN and `tessera execute PLAN` run it here", text)
+    local status, _, err = run("plan", "--model", "smollm2-135m", "--cluster", path)
+    assert.equal(3, status)
+    assert.matches("one request at a time: [%d.]+ tok/s .-`tessera execute PLAN`", err)
+    assert.is_nil(err:find("nodes of", 1, true))
+    text = answered("--model", "smollm2-135m", "--cluster", path, "--batch-size", "2", "--no-beside")
+    assert.is_nil(text:find("launch files", 1, true))
+    status, _, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "M3 Ultra")
+    assert.equal(3, status)
+    assert.is_nil(err:find("x M3-Ultra", 1, true))
+    assert.matches("`tessera plan%s+%-%-batch%-size 1 %-%-launch llama.cpp`", err)
+  end)
+
+  it("is a file that holds what was printed for people", function()
+    local path = os.tmpname()
+    core.write_file(path, "cluster 2xL4: 2xL4, 1 node\n")
+    local status, _, err = run("plan", "--model", "llama-3.1-8b", "--cluster", path)
+    assert.equal(1, status)
+    assert.matches("holds no cluster; `tessera detect %-%-out FILE.json` writes one", err)
+  end)
+end)

@@ -19,6 +19,11 @@ local function bits_words(row)
   return ("%s-bit weights, %s-bit KV cache"):format(values_of(row, "bitwidth"), values_of(row, "kv_bitwidth"))
 end
 
+-- With so many digits, or whole: never as a power of ten.
+local function digits(value, count)
+  return value >= 10 ^ (count - 1) and ("%.0f"):format(value) or ("%%.%dg"):format(count):format(value)
+end
+
 local function rate_words(row) return ("%.4g req/s"):format(row.rate_per_s) end
 
 -- "TTFT p99 449 ms, TPOT p99 55 ms"
@@ -33,9 +38,7 @@ end
 
 local function price_words(row)
   if not row.usd_per_h then return "no USD/h: a device has no price (--usd-per-hour)" end
-  local tokens_usd = row.usd_per_million_tokens
-  return ((tokens_usd < 100 and "%.2f USD/h, %.3g" or "%.2f USD/h, %.0f") .. " USD per million output tokens"):format(
-    row.usd_per_h, tokens_usd)
+  return ("%.2f USD/h, %s USD per million output tokens"):format(row.usd_per_h, digits(row.usd_per_million_tokens, 3))
 end
 
 -- `published_bits`: those of weights that were published quantised, which there are no better ones of.
@@ -95,6 +98,7 @@ local function width_words(list)
   if #row.parts > 1 then return nil end
   if width == 1 then
     local wider = other_width(list, true)
+    if wider and (list.preference or ""):find(wider.layout, 1, true) == 1 then wider = nil end -- said there
     return ("%s holds the model, so %s alone%s"):format(engine_of(part),
       row.engines > 1 and "each serves" or "it serves",
       wider and ("; %s would serve %s"):format(wider.layout, beside(wider, row)) or "")
@@ -133,13 +137,15 @@ local function load_words(row)
   for _, part in ipairs(row.parts) do
     if part.role ~= "prefill" then parts[#parts + 1], engines = part, engines + part.engines end
   end
-  local running = math.max(row.running, 1)
   local pool = row.disaggregated and "decode " or ""
-  if #parts > 1 then return ("about %.0f requests at a time on %d %sengines"):format(running, engines, pool) end
-  local limits, each = parts[1].engine, running / engines
-  return ("about %.0f request%s at a time on %s %sengine, of %d; %d tokens a step"):format(each,
-    each < 1.5 and "" or "s", engines > 1 and "each" or "the", pool, limits.max_num_seqs,
-    limits.max_num_batched_tokens)
+  if #parts > 1 then
+    return ("about %.0f requests at a time on %d %sengines"):format(math.max(row.running, 1), engines, pool)
+  end
+  local limits, each = parts[1].engine, row.running / engines
+  local load = each < 1 and "less than a request" or each < 1.5 and "about 1 request"
+    or ("about %.0f requests"):format(each)
+  return ("%s at a time on %s %sengine, of %d; %d tokens a step"):format(load, engines > 1 and "each" or "the", pool,
+    limits.max_num_seqs, limits.max_num_batched_tokens)
 end
 
 -- The first row, and why.
@@ -148,8 +154,8 @@ local function first_lines(list)
   local lines = {
     ("%s (%d %s%s): %s"):format(row.layout, row.gpus, device, row.gpus > 1 and "s" or "", bits_words(row)),
     ("  serves %s, %s"):format(rate_words(row), latency_words(row)),
-    ("  %.4g tok/s per %s, %.3g tok/s per user at that load, %s"):format(row.tok_s_per_gpu, device, row.tok_s_per_user,
-      quality_words(row, list.published_bits)),
+    ("  %s tok/s per %s, %.3g tok/s per user at that load, %s"):format(digits(row.tok_s_per_gpu, 4), device,
+      row.tok_s_per_user, quality_words(row, list.published_bits)),
     "  " .. load_words(row),
     "  " .. price_words(row),
   }
