@@ -74,13 +74,21 @@ std::optional<FoundDeployment> confirmed(ServingSearch& search,
   return FoundDeployment{{{part.engine, count}}, part.engine->found, count, Scope::one_engine};
 }
 
-/// The first that is not known well enough: the first of all, or behind an elaborate one the first
-/// that is not, so that it may be compared.
-std::vector<FoundDeployment>::iterator unsure(std::vector<FoundDeployment>& found) {
+constexpr double kPooled = 1.25;  ///< times what each does alone, what several often do together
+
+/// The first that is not known well enough: the first of all, and behind an elaborate one the first
+/// that is not, so that it may be compared; then, of rates, what has more engines than the first
+/// that is not, and may pass it, as several together do more than so many times one alone.
+std::vector<FoundDeployment>::iterator unsure(ServingGoal goal,
+                                              std::vector<FoundDeployment>& found) {
   if (found.front().scope != Scope::whole) return found.begin();
-  if (!is_elaborate(found.front())) return found.end();
   const auto plain = std::find_if_not(found.begin(), found.end(), is_elaborate);
-  return plain != found.end() && plain->scope != Scope::whole ? plain : found.end();
+  if (plain == found.end() || plain->scope != Scope::whole) return plain;
+  if (goal != ServingGoal::rate) return found.end();
+  return std::find_if(plain, found.end(), [&](const FoundDeployment& each) {
+    return each.scope == Scope::one_engine && num_engines(each.parts) > num_engines(plain->parts) &&
+           kPooled * each.rate_per_s() > plain->rate_per_s();
+  });
 }
 
 constexpr double kWorthMore = 1.30;  ///< times as good, what elaborate deployments have to be
@@ -241,7 +249,7 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
   const Before before{search.request().objective};
   std::sort(found.begin(), found.end(), before);
   while (!found.empty()) {
-    const auto at = unsure(found);
+    const auto at = unsure(search.request().objective, found);
     if (at == found.end()) break;
     if (auto whole = confirmed(search, objective, *at)) {
       *at = std::move(*whole);
