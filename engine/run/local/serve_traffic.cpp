@@ -248,9 +248,11 @@ class TrafficServer {
     serving::EngineCore& core = live_.core();
     std::vector<Ticks> busy = stages_.busy();
     if (!by_model_) busy.clear();
-    core.ledger().close(core.scheduler(), log_.end, !core.is_idle(),
-                        {replica_.name, replica_.usd_per_h, replica_.idle_w, replica_.busy_w},
-                        std::move(busy));
+    serving::EngineCard card{replica_.name};
+    if (by_model_) {  // prices and watts are of the deployment's devices, which did not run
+      card = {replica_.name, replica_.usd_per_h, replica_.idle_w, replica_.busy_w};
+    }
+    core.ledger().close(core.scheduler(), log_.end, !core.is_idle(), card, std::move(busy));
     if (!by_model_) log_.replicas.back().stage_busy = {log_.replicas.back().busy};
     for (const std::int64_t id : core.requests()) {
       const Session session = executor_.take(id);
