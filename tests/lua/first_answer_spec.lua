@@ -130,10 +130,13 @@ describe("what an expert would not sign", function()
     assert.is_nil(err:find("nodes of", 1, true))
     text = answered("--model", "smollm2-135m", "--cluster", path, "--batch-size", "2", "--no-beside")
     assert.is_nil(text:find("launch files", 1, true))
-    status, _, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "M3 Ultra")
-    assert.equal(3, status)
-    assert.is_nil(err:find("x M3-Ultra", 1, true))
-    assert.matches("`tessera plan%s+%-%-batch%-size 1 %-%-launch llama.cpp`", err)
+    for _, case in ipairs { { "llama-3.3-70b", "M3 Ultra", "latency" }, { "phi-3.5-mini", "GTX 1080 Ti", "kernels" } } do
+      status, _, err = run("plan", "--model", case[1], "--cluster", case[2])
+      assert.equal(3, status)
+      assert.matches("\n  " .. case[3] .. ": ", err)
+      assert.is_nil(err:find(" on one node", 1, true))
+      assert.matches("`tessera plan%s+%-%-batch%-size 1 %-%-launch llama.cpp`", err)
+    end
   end)
 
   it("is a file that holds what was printed for people", function()

@@ -91,9 +91,11 @@ local function one_at_a_time(asked, how)
     tonumber(("%.3g"):format(plan.throughput_tok_s)), plan.mean_bitwidth, how)
 end
 
+local with_llama_cpp = "`tessera plan --batch-size 1 --launch llama.cpp`"
+
 -- llama.cpp keeps the layers that GPUs have no room for in the host's memory.
 local function in_host_memory(asked, cluster)
-  local planned = one_at_a_time(asked, "`tessera plan --batch-size 1 --launch llama.cpp`")
+  local planned = one_at_a_time(asked, with_llama_cpp)
   if planned then return planned end
   local model, memory = core.model(asked.model), 0
   local bytes = model.num_parameters / 2
@@ -123,6 +125,8 @@ function M.lines(asked, reasons)
     add(one_at_a_time(asked, "`tessera plan --batch-size 1 --save PLAN` and `tessera execute PLAN` run it here"))
   elseif not looser_words and (causes.memory or causes.latency) then
     add(in_host_memory(asked, cluster))
+  elseif #lines == 0 then -- vLLM has no kernels there
+    add(one_at_a_time(asked, with_llama_cpp))
   end
   return lines
 end
