@@ -130,7 +130,8 @@ describe("what an expert would not sign", function()
     assert.is_nil(err:find("nodes of", 1, true))
     text = answered("--model", "smollm2-135m", "--cluster", path, "--batch-size", "2", "--no-beside")
     assert.is_nil(text:find("launch files", 1, true))
-    for _, case in ipairs { { "llama-3.3-70b", "M3 Ultra", "latency" }, { "phi-3.5-mini", "GTX 1080 Ti", "kernels" } } do
+    local cases = { { "llama-3.3-70b", "M3 Ultra", "latency" }, { "phi-3.5-mini", "GTX 1080 Ti", "kernels" } }
+    for _, case in ipairs(cases) do
       status, _, err = run("plan", "--model", case[1], "--cluster", case[2])
       assert.equal(3, status)
       assert.matches("\n  " .. case[3] .. ": ", err)
