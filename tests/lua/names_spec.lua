@@ -251,6 +251,7 @@ describe("a cluster's name", function()
     raises("not_found", "unknown cluster 'Foo 9000': no device, cluster or cloud instance here is called so",
       function() return ts.cluster "Foo 9000" end)
     raises("not_found", "there is 'RTX-3090'", function() return ts.cluster "2xRTX-3090-12G" end)
+    raises("not_found", "unknown cluster 'L4-0G'; there is 'L4'", function() return ts.cluster "L4-0G" end)
     raises("out_of_range", "5000", function() return ts.cluster "5000xT4" end)
     for _, text in ipairs { "8 GiB", "0 H100", "H100 x0", "x8", ":8", "2x2x2xL4", "8 of them", "two A100" } do
       local ok, why = pcall(ts.cluster, text)
@@ -345,6 +346,7 @@ describe("a model's name", function()
       ["Qwen3.6-35B-A3B"] = "linear attention", ["deepseek-ai/DeepSeek-V3.2"] = "sparse attention to a latent",
       ["Llama 4"] = "it may be llama%-4%-maverick or llama%-4%-scout; write which",
       ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] = "unknown model", ["microsoft/Phi-4-multimodal"] = "unknown model",
+      ["meta-llama/Llama-3.1-8B-Instruct + EAGLE head"] = "name the model alone",
       ["foo/Llama-3.1-8B-to-4B"] = "unknown model", ["MiniMaxAI/MiniMax-M2"] = "none of the %d+ that ship",
       ["Qwen/Qwen9-1B"] = "or give the path of its config.json",
       ["opt"] = "it may be opt%-1.3b or .* others; write which", ["qwen"] = "it may be qwen1.5%-0.5b or ",

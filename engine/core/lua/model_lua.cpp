@@ -101,7 +101,9 @@ bool is_path_of_model(const std::string& name, bool has_slash) {
   const std::vector<std::string> known = folders.list("models");
   const std::string word = nearest_names(name, known).empty() ? found.id.stem : name;
   std::string problem;
-  if (!found.why_not.empty()) {
+  if (name.find(" + ") != std::string::npos) {
+    problem = ": name the model alone; what drafts for it is ts.engine { speculative = }";
+  } else if (!found.why_not.empty()) {
     problem = ": " + found.why_not;
   } else if (!found.several.empty()) {
     constexpr std::size_t kShown = 6;
