@@ -9,35 +9,10 @@
 -- well is begun again with its journal. Hits that find nobody there are not counted.
 local ts = require "tessera"
 local core = require "tessera.core"
-local host = require "tessera.host"
+local hits = require "lib.runtime.hits"
 local models = require "lib.runtime.models"
 
 local num_prompts, prompt_tokens, max_tokens = 16, 8, 80
-local most_starts = 8 -- of one run
-
--- What hits, as shell: $master is its process, $port its port; true where somebody was hit.
-local worker = [[w=$(pgrep -P $master -f '[s]tage --rank' | shuf -n 1) && [ -n "$w" ] && ]]
-local hits = {
-  killed = worker .. "kill -KILL $w",
-  stopped = worker .. "kill -STOP $w",
-  paused = worker .. "kill -STOP $w && sleep 1.5 && kill -CONT $w",
-  cut = worker .. [[p=$(ss -Htnp state established | grep "pid=$w," | shuf -n 1 | awk '{print $3}' | sed 's/.*://') ]]
-    .. [[&& [ -n "$p" ] && ss --kill -Htn state established "( sport = :$p )" | grep -q .]],
-  stranger = [[bash -c "head -c 4096 /dev/urandom > /dev/tcp/127.0.0.1/$port"]],
-  master = "kill -KILL $master",
-}
-local per_run = { killed = 3 }
-
--- $1: hits of this run; $2: after how many seconds each; $3: what hits; $4: where its master listens; $5: a line for
--- each hit; then the command.
-local harness = [[
-  count=$1 delays=$2 hit=$3 port=$4 note=$5; shift 5
-  "$@" > "$note.out" 2> "$note.err" & master=$!
-  for delay in $delays; do
-    sleep $delay
-    (eval "$hit") > /dev/null 2>&1 && echo hit >> "$note"
-  done
-  wait $master]]
 
 -- Numbers of [0, 1), the same for the same seed.
 local function random(seed)
@@ -58,13 +33,6 @@ local function lines_of(path)
   return list
 end
 
-local function shell(text, ...) return host.run_program({ "sh", "-c", text, "sh", ... }, "") end
-
-local function free_port()
-  local _, out = shell "shuf -i 20000-30000 -n 1"
-  return tonumber(out)
-end
-
 local function plan_of(folder)
   local problem = ts.problem { model = folder, cluster = "3xT4-16G", bitwidths = { 4 }, tensor_parallel = 1,
     workload = { prompt_tokens = prompt_tokens, output_tokens = max_tokens, batch_size = 8 } }
@@ -79,30 +47,6 @@ local function prompts_file(path, vocab_size)
     lines[i] = core.to_json { tokens = tokens, max_tokens = max_tokens - i } -- they do not end together
   end
   core.write_file(path, table.concat(lines, "\n") .. "\n")
-end
-
--- One run, begun again until it is done. Returns what it said at its end, and how often it was hit and begun.
-local function run_through(kind, command, files, duration_s, draw)
-  local starts, status = 0, nil
-  while status ~= 0 do
-    starts = starts + 1
-    if starts > most_starts then return nil, starts - 1 end
-    local delays = {}
-    if starts == 1 or kind == "master" and starts < 4 then
-      for i = 1, per_run[kind] or 1 do delays[i] = ("%.3f"):format(draw() * duration_s * (i == 1 and 1 or 0.7)) end
-    end
-    local port = free_port()
-    local words = { "sh", "-c", harness, "sh", tostring(#delays), table.concat(delays, " "), hits[kind],
-      tostring(port), files.note }
-    for _, word in ipairs(command) do words[#words + 1] = word end
-    words[#words + 1], words[#words + 2] = "--port", tostring(port)
-    status = host.run_program(words, "")
-    if shell("sleep 0.2; pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then
-      shell "sleep 5" -- who has lost its master ends within 4 s of the last ping
-      if shell("pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then files.left = files.left + 1 end
-    end
-  end
-  return core.from_json(core.read_file(files.note .. ".out")), starts
 end
 
 -- How often each prompt stands in the journal, beside once; and how many answers are not those wanted.
@@ -149,12 +93,12 @@ return ts.experiment {
       local plan, prompts, journal = base .. ".plan.json", base .. ".prompts.jsonl", base .. ".journal"
       why:save(plan)
       prompts_file(prompts, why:problem().model.vocab_size)
-      local plain = { host.program, "execute", plan, "--model", folder, "--prompts", prompts, "--device", "cpu",
+      local plain = { hits.program, "execute", plan, "--model", folder, "--prompts", prompts, "--device", "cpu",
         "--threads", "1", "--temperature", "0.8", "--seed", "11", "--ignore-stop-tokens", "--json" }
       local undisturbed_s, wanted = math.huge, nil
       for _ = 1, 3 do
         local start = core.clock()
-        local status, out, err = host.run_program(plain, "")
+        local status, out, err = hits.run(plain)
         if status ~= 0 then
           return nil, { code = err:find("this build", 1, true) and "no_data" or "internal", message = err }
         end
@@ -168,7 +112,7 @@ return ts.experiment {
       for _ = 1, point.runs do
         os.remove(journal)
         local start = core.clock()
-        local result, starts = run_through(point.kind, command, files, row.undisturbed_s, draw)
+        local result, starts = hits.run_through(point.kind, command, files, row.undisturbed_s, draw)
         row.longest_s = math.max(row.longest_s, core.clock() - start)
         local missing, twice, differ = judge(result, journal, wanted)
         row.starts, row.answers = row.starts + starts, row.answers + num_prompts
