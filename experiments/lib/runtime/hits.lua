@@ -10,7 +10,7 @@ M.program = host.program
 local most_starts = 8 -- of one run
 
 -- What hits, as shell: $master is its process, $port its port; true where somebody was hit.
-local worker = [[w=$(pgrep -P $master -f '[s]tage --rank' | shuf -n 1) && [ -n "$w" ] && ]]
+local worker = [[w=$(pgrep -r D,R,S,T -P $master -f '[s]tage --rank' | shuf -n 1) && [ -n "$w" ] && ]]
 local hits = {
   killed = worker .. "kill -KILL $w",
   stopped = worker .. "kill -STOP $w",
