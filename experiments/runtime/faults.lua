@@ -92,6 +92,7 @@ return ts.experiment {
       local files = { note = base .. ".note", left = 0 }
       local plan, prompts, journal = base .. ".plan.json", base .. ".prompts.jsonl", base .. ".journal"
       why:save(plan)
+      os.remove(files.note)
       prompts_file(prompts, why:problem().model.vocab_size)
       local plain = { hits.program, "execute", plan, "--model", folder, "--prompts", prompts, "--device", "cpu",
         "--threads", "1", "--temperature", "0.8", "--seed", "11", "--ignore-stop-tokens", "--json" }
