@@ -10,7 +10,7 @@
 -- the 8 MiB of a process.
 local ts = require "tessera"
 local core = require "tessera.core"
-local subjects = require "lib.quality.subject"
+local models = require "lib.runtime.models"
 
 local repeats = 3
 local process_bytes = 8 * 2 ^ 20
@@ -54,13 +54,40 @@ local function on_the_fly(folder, bitwidth, num_layers)
   return run.stages[1]
 end
 
+local function measured(folder, bits)
+  local file = folder .. "/model.safetensors"
+  local handle = assert(io.open(file, "rb"))
+  local source_bytes = handle:seek "end"
+  handle:close()
+  local shape = core.model(folder)
+  local stage
+  local function load(bitwidth)
+    stage = on_the_fly(folder, bitwidth or bits, shape.num_layers)
+    return stage.load_s
+  end
+  local row = { source_bytes = source_bytes, read_cold_s = least(file, true, function() return read(file) end),
+    read_warm_s = least(file, false, function() return read(file) end) }
+  row.first_s = least(file, false, function() return load(16) end)
+  row.first_peak_bytes = stage.peak_bytes
+  row.cold_s, row.warm_s = least(file, true, load), least(file, false, load)
+  if bits < 16 then
+    row.first_s, row.first_peak_bytes = row.first_s + row.warm_s, row.first_peak_bytes + stage.weight_bytes
+  end
+  row.cold_over_read = row.cold_s / row.read_cold_s
+  row.weight_bytes, row.peak_bytes = stage.weight_bytes, stage.peak_bytes
+  local layer_bytes = source_bytes * shape.layer_parameters / shape.num_parameters
+  row.bound_bytes = stage.weight_bytes + stage.kv_cache_bytes + process_bytes + 2 * layer_bytes
+  row.peak_over_bound = row.peak_bytes / row.bound_bytes
+  return row
+end
+
 local shared = "times of a machine that others use"
 
 return ts.experiment {
   name = "runtime/loading",
   doc = "Quantising layers while the next are read, against loading everything first",
-  grid = { model = { subjects.small, subjects.real }, bits = { 3, 4, 8, 16 } },
-  quick = { model = { subjects.small }, bits = { 4 } },
+  grid = { model = { models.small, models.shaped }, bits = { 3, 4, 8, 16 } },
+  quick = { model = { models.small }, bits = { 4 } },
   columns = {
     "source_bytes", "weight_bytes", "read_cold_s", "read_warm_s", "cold_s", "warm_s", "first_s", "cold_over_read",
     "peak_bytes", "bound_bytes", "peak_over_bound", "first_peak_bytes",
@@ -72,41 +99,12 @@ return ts.experiment {
   time_limit_s = 600,
 
   run = function(point)
-    local subject, why = subjects.find(point.model)
-    if not subject then return nil, why end
-    local folder, file = subject.path, subject.path .. "/model.safetensors"
-    local handle = io.open(file, "rb")
-    if not handle then return nil, { code = "no_data", message = file .. ": no weights of 16 bits in one file" } end
-    local source_bytes = handle:seek "end"
-    handle:close()
-    local shape = core.model(folder)
-    local stage
-    local function load(bits)
-      stage = on_the_fly(folder, bits or point.bits, shape.num_layers)
-      return stage.load_s
-    end
-    local ok, failure = pcall(load)
-    if not ok and failure.code == "unsupported" then return nil, { code = "no_data", message = failure.message } end
-    if not ok then error(failure, 0) end
-    local row = { source_bytes = source_bytes, read_cold_s = least(file, true, function() return read(file) end),
-      read_warm_s = least(file, false, function() return read(file) end) }
-    row.first_s = least(file, false, function() return load(16) end)
-    row.first_peak_bytes = stage.peak_bytes
-    row.cold_s, row.warm_s = least(file, true, load), least(file, false, load)
-    if point.bits < 16 then
-      row.first_s, row.first_peak_bytes = row.first_s + row.warm_s, row.first_peak_bytes + stage.weight_bytes
-    end
-    row.cold_over_read = row.cold_s / row.read_cold_s
-    row.weight_bytes, row.peak_bytes = stage.weight_bytes, stage.peak_bytes
-    local layer_bytes = source_bytes * shape.layer_parameters / shape.num_parameters
-    row.bound_bytes = stage.weight_bytes + stage.kv_cache_bytes + process_bytes + 2 * layer_bytes
-    row.peak_over_bound = row.peak_bytes / row.bound_bytes
-    return row
+    return models.with(point.model, function(folder) return measured(folder, point.bits) end)
   end,
 
   check = function(t)
     t:expect_all { column = "peak_over_bound", where = {}, at_most = 1 }
-    t:expect_all { column = "cold_over_read", where = { model = subjects.real, bits = 4 }, at_most = 2,
+    t:expect_all { column = "cold_over_read", where = { model = models.shaped, bits = 4 }, at_most = 2,
       may_differ = shared }
   end,
 }
