@@ -9,10 +9,9 @@ local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
 local move_layers = require "tessera.runtime.move_layers"
 local no_cpu = require "tessera.devices.no_cpu"
+local predict_batches = require "tessera.runtime.predict"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
-local solver = require "tessera.solver"
-local under_workload = require "tessera.planning.under_workload"
 local workers = require "tessera.workers"
 
 local path = "ts.execute"
@@ -147,19 +146,12 @@ end
 
 -- ------------------------------------------------------------------------------------- predicted, measured
 
-local function round(value) return math.max(1, math.floor(value + 0.5)) end
-
--- The plan's own prediction for so many prompts of these lengths; nil and why. Of one pipeline. `as_planned`: it runs
--- on the plan's devices, or takes their times.
+-- The plan's own prediction for so many prompts of these lengths; nil and why. `as_planned`: it runs on the plan's
+-- devices, or takes their times.
 local function predict(plan, count, prompt_tokens, output_tokens, as_planned)
   local foreign = foreign_device(plan)
   if foreign and not as_planned then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
-  if plan.replicas then return nil, "a plan of several engines is not predicted for other prompts" end
-  local own = plan:problem().workload
-  local same, why = under_workload(plan, { prompt_tokens = round(prompt_tokens), output_tokens = round(output_tokens),
-    batch_size = math.min(own.batch_size, count), chunk_tokens = own.chunk_tokens })
-  if not same then return nil, why.message end
-  return solver.simulate(same)
+  return predict_batches(plan, count, prompt_tokens, output_tokens)
 end
 
 -- What a step may take, by the plan: one of a prompt until all prompts of a batch have been read, a decode step its
@@ -169,8 +161,10 @@ local function predict_steps(engines, plan, prompts, as_planned)
   for _, prompt in ipairs(prompts) do
     longest, most = math.max(longest, #prompt.tokens), math.max(most, prompt.max_tokens)
   end
-  local run = predict(plan, #prompts, longest, most, as_planned)
-  if run then engines[1].prefill_step_s, engines[1].decode_step_s = run.ttft_max_s, run.decode_round_s end
+  for e, pipeline in ipairs(plan.replicas or { plan }) do
+    local run = predict(pipeline, math.min(#prompts, engines[e].batch_size), longest, most, as_planned)
+    if run then engines[e].prefill_step_s, engines[e].decode_step_s = run.ttft_max_s, run.decode_round_s end
+  end
 end
 
 -- What every step takes where devices and links are emulated. Their times are of a batch of equal requests.
