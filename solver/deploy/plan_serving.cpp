@@ -341,7 +341,7 @@ ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
       std::pair(search.lengths().prompt_tokens, search.lengths().output_tokens);
   if (prompt_tokens + output_tokens > static_cast<double>(request.model->max_context_tokens)) {
     refuse(path + ".traffic",
-           "{:.0f} prompt and {:.0f} output tokens are more than the {} that {} takes",
+           "{:.0f} prompt and {:.0f} output tokens are more than the {} that {} takes; shorten them",
            prompt_tokens, output_tokens, request.model->max_context_tokens, request.model->name);
   }
   const auto objective = objective_of(search, rate_per_s.value_or(0));

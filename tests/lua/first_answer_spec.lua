@@ -114,6 +114,15 @@ describe("what an expert would not sign", function()
     assert.matches("200000 prompt and 200 output tokens are more than the 131072 that llama%-3.1%-8b takes", err)
   end)
 
+  it("is a model whose context is shorter than usual requests", function()
+    local folder = host.installation.datasets_dir .. "/language_models/grammar-opt-5m"
+    local text = answered("--model", folder, "--cluster", "2xT4")
+    assert.matches("requests of 192 prompt and 38 output tokens", (text:gsub("%s+", " ")))
+    local status, _, err = run("plan", "--model", folder, "--cluster", "2xT4", "--prompt-tokens", "240")
+    assert.equal(1, status)
+    assert.matches("240 prompt and 38 output tokens are more than the 256 .- takes; shorten them", err)
+  end)
+
   it("is more cores than a CPU has, a Mac on a node of 32, or launch files for either", function()
     local path = os.tmpname() .. ".json"
     core.write_file(path, core.to_json { name = "cpu", nodes = { { name = "here", devices = { { {

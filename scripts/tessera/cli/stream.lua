@@ -21,6 +21,26 @@ local M = {}
 local defaults = { prompt_tokens = host.stream.prompt_tokens, output_tokens = host.stream.output_tokens, length_cv = 0,
   burstiness = 1, seed = 1, scheduler = "vllm_v1" }
 
+local share_of_context = 0.9 -- of requests as usual, where the context is shorter than those
+
+-- The usual length by the name of its flag, shorter for a model that does not take it.
+local function usual_tokens(name, model)
+  local all, context = defaults.prompt_tokens + defaults.output_tokens, core.model(model).max_context_tokens
+  if all <= context then return defaults[name] end
+  return math.max(1, math.floor(defaults[name] / all * share_of_context * context))
+end
+
+-- Flags with what stands in for those that are not given.
+local function with_defaults(flags)
+  return setmetatable({}, { __index = function(_, name)
+    if flags[name] ~= nil then return flags[name] end
+    if (name == "prompt_tokens" or name == "output_tokens") and flags.model then
+      return usual_tokens(name, taken.model(flags))
+    end
+    return defaults[name]
+  end })
+end
+
 -- Limits where none is given: what a chat feels quick with.
 local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }
 
@@ -84,10 +104,7 @@ end
 
 --- What ts.plan_serving is asked for by flags; what is not given has the default of a stream.
 function M.asked(flags)
-  local given = setmetatable({}, { __index = function(_, name)
-    if flags[name] == nil then return defaults[name] end
-    return flags[name]
-  end })
+  local given = with_defaults(flags)
   check(given)
   local asked = tables.of_flags(given, "ts.plan_serving")
   asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(limits_of(given)), taken.quality_bound(given)
@@ -106,8 +123,8 @@ local function settings(given, asked)
   elseif given.lengths then
     words[1] = ("lengths of %s"):format(given.lengths)
   else
-    words[1] = ("requests of %g prompt and %g output tokens"):format(given.prompt_tokens or defaults.prompt_tokens,
-      given.output_tokens or defaults.output_tokens)
+    local full = with_defaults(given)
+    words[1] = ("requests of %g prompt and %g output tokens"):format(full.prompt_tokens, full.output_tokens)
   end
   if given.rate then words[#words + 1] = ("%g of them a second"):format(given.rate) end
   for _, name in ipairs(M.limits) do
