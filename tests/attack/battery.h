@@ -82,7 +82,8 @@ class Battery : public FolderTest {
     setup.directory = work;
     setup.environment = {{"TESSERA_PATH", work},
                          {"TESSERA_MODELS_MODULE", TESSERA_FAKE_MODELS},
-                         {"TESSERA_TORCH_MODULE", TESSERA_FAKE_MODELS}};
+                         {"TESSERA_TORCH_MODULE", TESSERA_FAKE_MODELS},
+                         {"TESSERA_ATTACK_LIMIT_S", kSanitised ? "60" : "10"}};
     setup.in_child = limit_memory;
     setup.timeout_s = 1e9;
     setup.silence_s = kSanitised ? 120 : 20;

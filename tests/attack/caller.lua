@@ -14,7 +14,7 @@ local values = require "values"
 local calls = require "calls"
 
 local seed, first, count = tonumber(arg[1]), tonumber(arg[2]), tonumber(arg[3])
-local limit_s = 10 -- of one call; nearly all take a thousandth
+local limit_s = tonumber(os.getenv "TESSERA_ATTACK_LIMIT_S" or 10) -- of one call; nearly all take a thousandth
 
 -- { name, kind = its object's or nil, fn, arguments = makes right ones, options = their specs, strict }
 local targets = {}
