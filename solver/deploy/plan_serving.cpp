@@ -340,9 +340,10 @@ ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
   const auto [prompt_tokens, output_tokens] =
       std::pair(search.lengths().prompt_tokens, search.lengths().output_tokens);
   if (prompt_tokens + output_tokens > static_cast<double>(request.model->max_context_tokens)) {
-    refuse(path + ".traffic",
-           "{:.0f} prompt and {:.0f} output tokens are more than the {} that {} takes; shorten them",
-           prompt_tokens, output_tokens, request.model->max_context_tokens, request.model->name);
+    refuse(
+        path + ".traffic",
+        "{:.0f} prompt and {:.0f} output tokens are more than the {} that {} takes; shorten them",
+        prompt_tokens, output_tokens, request.model->max_context_tokens, request.model->name);
   }
   const auto objective = objective_of(search, rate_per_s.value_or(0));
   std::vector<FoundDeployment> found = ranked(search, *objective, deployments(search, *objective));
