@@ -234,10 +234,10 @@ void Job::take(std::int32_t rank, const Message& message) {
       }
       return;
     case Kind::unlinked: {
-      if (header.epoch != engine.epoch || engine.unlinked) return;
+      if (header.epoch != engine.epoch || engine.lost_link) return;
       const auto link = record_of<Unlinked>(message);
-      engine.unlinked = {rank, fmt::format("its link to rank {} {}", link.rank, link.why),
-                         transport_.now()};
+      engine.lost_link = {rank, fmt::format("its link to rank {} {}", link.rank, link.why),
+                          transport_.now()};
       return;
     }
     case Kind::failed: {

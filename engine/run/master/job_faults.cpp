@@ -57,7 +57,7 @@ void Job::note_fault(std::int32_t rank, const std::string& why, Remedy remedy) {
 
 // Both ends live: all of the engine's links are opened anew.
 void Job::relink(Engine& engine) {
-  const Engine::Unlinked link = *std::exchange(engine.unlinked, std::nullopt);
+  const Engine::LostLink link = *std::exchange(engine.lost_link, std::nullopt);
   if (!may_return(link.rank)) {
     transport_.disconnect(link.rank);
     return lost(link.rank, link.why, false);
@@ -74,7 +74,7 @@ void Job::lose_steps(Engine& engine) {
     engine.live.core().lose_steps(engine.executor.ticks(transport_.now()));
   }
   ++engine.epoch;
-  engine.unlinked.reset();
+  engine.lost_link.reset();
   engine.executor.lose_steps(engine.epoch);
 }
 
@@ -164,7 +164,7 @@ void Job::check_limits() {
     if (is_done()) return;
   }
   for (const auto& engine : engines_) {
-    if (engine->unlinked && now - engine->unlinked->at > kNews) relink(*engine);
+    if (engine->lost_link && now - engine->lost_link->at > kNews) relink(*engine);
     if (is_done()) return;
     if (!engine->is_running || engine->executor.num_under_way() == 0) continue;
     const Nanoseconds limit = step_limit(*engine);

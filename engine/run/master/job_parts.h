@@ -43,12 +43,12 @@ struct Job::Engine {
   std::vector<std::int64_t> requests;             ///< that it is given at the start
   std::size_t most_stages = 0;                    ///< that it ever had
   std::uint32_t epoch = 0;
-  struct Unlinked {
+  struct LostLink {
     std::int32_t rank = 0;
     std::string why;
     Nanoseconds at = 0;
   };
-  std::optional<Unlinked> unlinked = {};  ///< a rank that cannot feed another one any more
+  std::optional<LostLink> lost_link = {};  ///< of a rank that cannot feed another one any more
   bool is_running = false;
 };
 
