@@ -75,8 +75,7 @@ OffloadModel offload_model(const Problem& problem, const Instance& instance,
                                        settings));
     if (k == 0) continue;
     const Link link = cluster.link(devices[k - 1], devices[k]);
-    const double token_bytes =
-        sizes.block * sizes.hidden * cost::activation_bytes(cost::MemoryPreset::physical);
+    const double token_bytes = sizes.block * sizes.hidden * offload::kActivationBytes;
     model.prefill_link_s.push_back(link.latency_s + sizes.prompt * token_bytes / link.bytes_per_s);
     model.decode_link_s.push_back(link.latency_s + token_bytes / link.bytes_per_s);
   }

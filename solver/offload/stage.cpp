@@ -71,7 +71,7 @@ class StageBuilder {
   }
 
   double hidden_bytes(double requests, double tokens) const {
-    return requests * tokens * sizes_.hidden * cost::activation_bytes(cost::MemoryPreset::physical);
+    return requests * tokens * sizes_.hidden * kActivationBytes;
   }
 
   void set_prefill(OffloadStage& stage, double pcie, double disk) const {
@@ -162,8 +162,7 @@ class StageBuilder {
 
   /// Scores and outputs of attention on the host, FP16.
   double attention_workspace() const {
-    return sizes_.batch * cost::activation_bytes(cost::MemoryPreset::physical) *
-           (heads_ * sizes_.max_context + sizes_.hidden);
+    return sizes_.batch * kActivationBytes * (heads_ * sizes_.max_context + sizes_.hidden);
   }
 
   const BatchProblem& problem_;

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <vector>
 
+#include "tessera/cost/memory.h"
 #include "tessera/solver/offload/offload.h"
 
 /// Parts of the cost model that its files share. Inside this module only.
 namespace tessera::solver::offload {
 
 inline constexpr std::int32_t kComputeBits = 16;  ///< FlexGen decompresses weights, then computes
+inline constexpr double kActivationBytes = cost::activation_bytes(cost::MemoryPreset::physical);
 
 /// Sizes that all stages share. `block` and `batch` are requests per block and per GPU batch.
 struct Sizes {
