@@ -9,6 +9,7 @@
 -- well is begun again with its journal. Hits that find nobody there are not counted.
 local ts = require "tessera"
 local core = require "tessera.core"
+local generator = require("lib.quality.summary").generator
 local hits = require "lib.runtime.hits"
 local models = require "lib.runtime.models"
 
@@ -16,12 +17,8 @@ local num_prompts, prompt_tokens, max_tokens = 16, 8, 80
 
 -- Numbers of [0, 1), the same for the same seed.
 local function random(seed)
-  local state = seed * 7919 % 2147483647 + 1
-  for _ = 1, 5 do state = state * 16807 % 2147483647 end
-  return function()
-    state = state * 16807 % 2147483647
-    return state / 2147483647
-  end
+  local draw = generator(seed)
+  return function() return (draw(2 ^ 20) - 1) / 2 ^ 20 end
 end
 
 -- None of a file that is not there.

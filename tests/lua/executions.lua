@@ -18,6 +18,9 @@ end
 local missing = runs_here()
 if missing and missing.code ~= "unsupported" then error(missing, 0) end
 
+--- Why nothing runs here; nil where it does.
+M.missing = missing
+
 --- busted's `it` for what runs plans, which says why where this build runs none.
 function M.it_runs(it, pending)
   -- @param lacks string|nil what else is not here

@@ -1,30 +1,13 @@
 -- ts.serve with a model that runs, and ts.replay: tokens are those of lm:generate whatever the schedule, and the log is
 -- the simulator's. Where this build runs no models, each says so.
 local core = require "tessera.core"
+local executions = require "executions"
 local host = require "tessera.host"
 local support = require "support"
 local ts = require "tessera"
 
-local path = host.installation.datasets_dir .. "/language_models/grammar-opt-5m"
-
-local function runs_here()
-  local ok, lm = pcall(ts.language_model, { path = path, threads = 1, progress = false })
-  if not ok then return nil, lm end
-  local found = io.open(host.program:gsub("/bin/tessera$", "/lib/tessera/tessera_run.so"), "rb")
-  if not found then return nil, { code = "unsupported", message = "there is no module of the runtime" } end
-  found:close()
-  return lm
-end
-
-local lm, missing = runs_here()
-if missing and missing.code ~= "unsupported" then error(missing, 0) end
-local function it_runs(what, fn)
-  if missing then
-    pending(what .. ": " .. missing.message)
-  else
-    it(what, fn)
-  end
-end
+local path, it_runs = executions.path, executions.it_runs(it, pending)
+local lm = not executions.missing and ts.language_model { path = path, threads = 1, progress = false } or nil
 
 -- A policy of a script: the last that came goes first.
 ts.register_scheduler { name = "serve_real_lifo", doc = "The newest first, one prompt a step",

@@ -40,6 +40,8 @@ local function free_port()
   return tonumber(out)
 end
 
+local function has_workers(port) return shell("pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 end
+
 --- Status, output and errors of a command.
 function M.run(command) return host.run_program(command, "") end
 
@@ -60,9 +62,10 @@ function M.run_through(kind, command, files, duration_s, draw)
     for _, word in ipairs(command) do words[#words + 1] = word end
     words[#words + 1], words[#words + 2] = "--port", tostring(port)
     status = host.run_program(words, "")
-    if shell("sleep 0.2; pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then
+    shell "sleep 0.2"
+    if has_workers(port) then
       shell "sleep 5" -- who has lost its master ends within 4 s of the last ping
-      if shell("pgrep -f \"[s]tage --rank.*127.0.0.1:$1\"", tostring(port)) == 0 then files.left = files.left + 1 end
+      if has_workers(port) then files.left = files.left + 1 end
     end
   end
   return core.from_json(core.read_file(files.note .. ".out")), starts
