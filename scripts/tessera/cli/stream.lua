@@ -23,9 +23,12 @@ local defaults = { prompt_tokens = host.stream.prompt_tokens, output_tokens = ho
 
 local share_of_context = 0.9 -- of requests as usual, where the context is shorter than those
 
--- The usual length by the name of its flag, shorter for a model that does not take it.
+-- The usual length by the name of its flag, shorter for a model that does not take it. A model that there is not
+-- is left to the search, which refuses it by its own name for it.
 local function usual_tokens(name, model)
-  local all, context = defaults.prompt_tokens + defaults.output_tokens, core.model(model).max_context_tokens
+  local found, shape = pcall(core.model, model)
+  if not found then return defaults[name] end
+  local all, context = defaults.prompt_tokens + defaults.output_tokens, shape.max_context_tokens
   if all <= context then return defaults[name] end
   return math.max(1, math.floor(defaults[name] / all * share_of_context * context))
 end
