@@ -190,6 +190,7 @@ class Assembly {
     replica.usd_per_h = pool.usd_per_h.value_or(replica.usd_per_h);
     replica.idle_w = pool.idle_w.value_or(0);
     replica.busy_w = pool.busy_w.value_or(0);
+    replica.share = pool.share;
     replica.devices = stages_of(pool.devices, replica.cost->num_stages(), path);
     replica.from_s = pool.from_s;
     replica.until_s = pool.until_s;
@@ -218,7 +219,7 @@ class Assembly {
     const double mean = batch_size(whole) / static_cast<double>(whole.replicas.size());
     for (const PipelinePlan& each : whole.replicas) {
       add(each, pool, path);
-      result_.deployment.replicas.back().share = batch_size(each) / mean;
+      result_.deployment.replicas.back().share *= batch_size(each) / mean;
     }
   }
 

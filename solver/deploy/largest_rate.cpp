@@ -22,6 +22,7 @@ constexpr std::size_t kMostShapes = 3;     // of a type, that are put beside eng
 constexpr double kTogether = 1.5;          // times what each does alone, the most they do together
 constexpr std::size_t kMostSets = 20'000;  // that are looked at
 constexpr std::int64_t kBesideTries = 16;  // of these that are simulated, at each bitwidth
+constexpr double kMoreToTheSmall = 1.4;    // times its share, what is tried for a slow engine
 constexpr double kPoolShare = 0.5;         // of the requests, for pools
 
 /// The best engines of several types, and what they promise alone.
@@ -200,22 +201,88 @@ class LargestRate final : public DeploymentObjective {
     std::stable_sort(engines.begin(), engines.end(), [](const PricedPtr& a, const PricedPtr& b) {
       return a->total_per_s() > b->total_per_s();
     });
-    double best_per_s = best_rate(list);
+    // What has an engine over unlike devices has to be much better than what has none: it is no bar
+    // for that.
+    std::vector<FoundDeployment> plain;
+    std::copy_if(list.begin(), list.end(), std::back_inserter(plain),
+                 [](const FoundDeployment& each) { return !has_unlike(each.parts); });
+    double best_per_s = best_rate(list), best_plain_per_s = best_rate(plain);
+    std::vector<std::size_t> together_at;  // in the list, the plain ones
     std::int64_t tries = kBesideTries;
     for (const TypesTogether& each : sets_of(engines)) {
-      if (tries == 0 || each.promise_per_s * kTogether <= best_per_s) {
+      const bool is_plain = !has_unlike(each.parts);
+      const double bar_per_s = is_plain ? best_plain_per_s : best_per_s;
+      if (tries == 0 || each.promise_per_s * kTogether <= bar_per_s) {
         ++search.bounded;
         continue;
       }
       --tries;
-      const auto found = search.sustained(each.parts, {.guess_per_s = each.promise_per_s,
-                                                       .least_per_s = best_per_s,
-                                                       .residence_s = residence_of(each.parts),
-                                                       .num_engines = num_engines(each.parts)});
+      auto found = together(search, search.shared_out(each.parts), each.promise_per_s, bar_per_s);
       if (!found) continue;
-      list.push_back({each.parts, found});
-      best_per_s = std::max(best_per_s, found->rate_per_s);
+      best_per_s = std::max(best_per_s, found->rate_per_s());
+      if (is_plain) {
+        best_plain_per_s = found->rate_per_s();
+        together_at.push_back(list.size());
+      }
+      list.push_back(std::move(*found));
     }
+    for (const std::size_t at : together_at) {
+      if (kWorthIt * list[at].rate_per_s() < best_plain_per_s) continue;
+      list[at] = shared_better(search, std::move(list[at]));
+    }
+    if (together_at.empty()) return;
+    const auto by_rate = [&](std::size_t a, std::size_t b) {
+      return list[a].rate_per_s() < list[b].rate_per_s();
+    };
+    add_fewer_kinds(search,
+                    list[*std::max_element(together_at.begin(), together_at.end(), by_rate)], list);
+  }
+
+  /// The same without one kind of engine, which may serve about as much.
+  static void add_fewer_kinds(ServingSearch& search, const FoundDeployment& best,
+                              std::vector<FoundDeployment>& list) {
+    const double least_per_s = best.rate_per_s() / kWorthIt;
+    const std::vector<DeploymentPart> all = best.parts;
+    for (std::size_t i = 0; all.size() > 2 && i < all.size(); ++i) {
+      std::vector<DeploymentPart> parts = all;
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i));
+      const auto of_these = [&](const FoundDeployment& each) {
+        return layout_of(each.parts) == layout_of(parts);
+      };
+      if (std::any_of(list.begin(), list.end(), of_these)) continue;
+      auto found = together(search, parts, least_per_s, least_per_s);
+      if (found) return list.push_back(std::move(*found));
+    }
+  }
+
+  static bool has_unlike(const std::vector<DeploymentPart>& parts) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const DeploymentPart& part) { return part.engine->is_unlike(); });
+  }
+
+  static std::optional<FoundDeployment> together(ServingSearch& search,
+                                                 const std::vector<DeploymentPart>& parts,
+                                                 double guess_per_s, double least_per_s,
+                                                 double tolerance = kKnownTo) {
+    auto found = search.sustained(parts, {.guess_per_s = guess_per_s,
+                                          .least_per_s = least_per_s,
+                                          .residence_s = residence_of(parts),
+                                          .num_engines = num_engines(parts),
+                                          .tolerance = tolerance});
+    if (!found) return std::nullopt;
+    return FoundDeployment{parts, std::move(found)};
+  }
+
+  /// With more for the engines that have less than the others, as long as that serves more: alone a
+  /// slow engine sustains less than beside others, which take what would be too much for it then.
+  static FoundDeployment shared_better(ServingSearch& search, FoundDeployment best) {
+    while (const auto parts = with_more_to_the_small(best.parts, kMoreToTheSmall)) {
+      const double least_per_s = kBetterBy * best.rate_per_s();
+      auto found = together(search, *parts, least_per_s, least_per_s, kKnownTo / 2);
+      if (!found) break;
+      best = std::move(*found);
+    }
+    return best;
   }
 
   /// Pools by the smallest set in their ratio, where they hold `least_per_s`.

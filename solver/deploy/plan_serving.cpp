@@ -158,9 +158,10 @@ std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeploy
   std::vector<ServingPart> parts;
   std::size_t replica = 0;
   for (std::size_t i = 0; i < found.parts.size(); ++i) {
-    const auto& [engine, count, role] = found.parts[i];
+    const auto& [engine, count, role, share] = found.parts[i];
     ServingPart part;
     part.role = role;
+    part.share = share;
     part.device = engine->type->name;
     part.engines = count;
     part.tensor_parallel = engine->tensor_parallel;

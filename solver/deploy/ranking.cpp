@@ -131,7 +131,7 @@ double merit(ServingGoal goal, const FoundDeployment& found) {
 /// (ratio, at most 1).
 double share_on(const std::map<std::string, std::int64_t>& devices, const FoundDeployment& found) {
   double share = 1;
-  for (const auto& [engine, count, role] : found.parts) {
+  for (const auto& [engine, count, role, unused] : found.parts) {
     const auto own = devices.find(engine->type->name);
     const std::int64_t room = own == devices.end() ? 0 : own->second / engine->gpus();
     share = std::min(share, static_cast<double>(room) / static_cast<double>(count));

@@ -19,6 +19,17 @@ using serving::Role;
 // may sustain less.
 constexpr double kStaysWanted = 8.5, kMostRequests = 200'000;
 
+constexpr double kLargestShare = 100;  // of unlike engines, so that the others are known to 1 %
+
+/// Against the largest, in whole numbers, as routers that are launched want them.
+void scale_shares(std::vector<DeploymentPart>& parts) {
+  double most = 0;
+  for (const DeploymentPart& part : parts) most = std::max(most, part.share);
+  for (DeploymentPart& part : parts) {
+    part.share = std::max(1.0, std::round(kLargestShare * part.share / most));
+  }
+}
+
 }  // namespace
 
 std::int64_t num_engines(const std::vector<DeploymentPart>& parts) {
@@ -33,6 +44,28 @@ double residence_of(const std::vector<DeploymentPart>& parts) {
     residence_s = std::max(residence_s, part.engine->residence_s);
   }
   return residence_s;
+}
+
+std::vector<DeploymentPart> ServingSearch::shared_out(std::vector<DeploymentPart> parts) const {
+  for (DeploymentPart& part : parts) {
+    const PricedConfiguration& c = *part.engine;
+    const double stays_s = c.found->served->summary.e2e_s.mean.value_or(c.residence_s);
+    part.share = c.rate_per_s * (sends_in_turn_ ? 1 : stays_s);
+  }
+  scale_shares(parts);
+  return parts;
+}
+
+std::optional<std::vector<DeploymentPart>> with_more_to_the_small(std::vector<DeploymentPart> parts,
+                                                                  double factor) {
+  const std::vector<DeploymentPart> before = parts;
+  for (DeploymentPart& part : parts) {
+    if (part.share < kLargestShare) part.share = std::min(kLargestShare, factor * part.share);
+  }
+  scale_shares(parts);
+  const auto same = [](const auto& a, const auto& b) { return a.share == b.share; };
+  if (std::equal(parts.begin(), parts.end(), before.begin(), same)) return std::nullopt;
+  return parts;
 }
 
 std::string layout_of(const std::vector<DeploymentPart>& parts) {
@@ -53,7 +86,8 @@ ServingSearch::ServingSearch(const ServingRequest& request, const DataFolders& f
       traffic_(std::make_shared<SearchTraffic>(request.traffic, request.num_requests,
                                                path + ".traffic")),
       ttft_limit_s_(request.strictest_s(serving::Metric::ttft_s)),
-      tpot_limit_s_(request.strictest_s(serving::Metric::tpot_s)) {}
+      tpot_limit_s_(request.strictest_s(serving::Metric::tpot_s)),
+      sends_in_turn_(request.make_router(request.router)->sends_in_turn()) {}
 
 std::optional<std::vector<std::vector<std::size_t>>> ServingSearch::place(
     const std::vector<DeploymentPart>& parts) const {
@@ -126,6 +160,7 @@ DeploymentOptions ServingSearch::options_of(
   bool hands_over = false;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     pools.push_back(pool_of(*parts[i].engine, parts[i].count, parts[i].role, placed[i]));
+    pools.back().share = parts[i].share;
     hands_over = hands_over || parts[i].role == Role::prefill;
   }
   if (parts.size() == 1) {
@@ -146,8 +181,8 @@ std::shared_ptr<const AssembledDeployment> ServingSearch::deploy(
   why_not = {parts.size() > 1 ? layout_of(parts) : parts.front().engine->name()};
   std::string key;
   for (const DeploymentPart& part : parts) {
-    key += fmt::format("{} {} {} {} {};", name_of(part.role), part.count, part.engine->name(),
-                       part.engine->max_num_seqs, part.engine->max_num_batched_tokens);
+    key += fmt::format("{} {} {} {} {} {};", name_of(part.role), part.count, part.engine->name(),
+                       part.engine->max_num_seqs, part.engine->max_num_batched_tokens, part.share);
   }
   std::shared_ptr<const AssembledDeployment>& known = deployed_[key];
   if (known != nullptr) return known;

@@ -208,8 +208,8 @@ class SmallestSet final : public DeploymentObjective {
     for (const double factor : kTogetherTries) {
       Cheapest cheapest{search, *this, engines, factor};
       cheapest.go(0, 0);
-      const std::vector<DeploymentPart>& parts = cheapest.best;
-      if (parts.size() < 2 || cheapest.least >= bar) continue;
+      if (cheapest.best.size() < 2 || cheapest.least >= bar) continue;
+      const std::vector<DeploymentPart> parts = search.shared_out(cheapest.best);
       const auto found = search.sustained(parts, at_rate(parts, residence_of(parts)));
       if (found) return FoundDeployment{parts, found};
     }

@@ -35,7 +35,7 @@ describe("tessera plan without a batch", function()
     text = text:gsub("\n    +", " ") -- as it was before it was wrapped
     assert.matches("a stream of requests of 1000 prompt and 200 output", text)
     assert.matches("TTFT p99 at most 2.00 s", text)
-    assert.matches("\n1 x A100%-40G %(1 GPU%): %d+%-bit weights", text)
+    assert.matches("\n1 x A100%-40G %+ 1 x T4%-16G TP2 %(3 GPUs%): %d+%-bit weights", text)
     assert.matches("serves [%d.]+ req/s", text)
     assert.matches("mixing", text)
     assert.matches("\nOthers:\n", text)

@@ -105,8 +105,33 @@ describe("plans:export", function()
     local used = 0
     for _ in pairs(places) do used = used + 1 end
     assert.equal(row.gpus, used)
-    local _, servers = read(path, "router.sh"):gsub("server %$HOST_%d:%d+ weight=1;", "")
-    assert.equal(row.engines, servers)
+    local weights, wanted = {}, {}
+    for weight in read(path, "router.sh"):gmatch "server %$HOST_%d:%d+ weight=(%d+);" do
+      weights[#weights + 1] = tonumber(weight)
+    end
+    for _, part in ipairs(row.parts) do
+      for _ = 1, part.engines do wanted[#wanted + 1] = part.share end
+    end
+    assert.same(wanted, weights)
+    assert.equal(100, math.max(unpack(weights)))
+    assert.is_true(math.min(unpack(weights)) < 100)
+  end)
+
+  it("routes as it was simulated, where nginx has a method for that", function()
+    local methods = { least_requests = "least_conn;", round_robin = false, random = "random;",
+      power_of_two = "random two least_conn;", least_tokens = "least_conn;" }
+    for router, method in pairs(methods) do
+      local path = fresh()
+      assert(search({ router = router, cluster = "2xL4", tensor_parallel = { 1 } }):export("vllm", path))
+      local text = read(path, "router.sh")
+      for _, other in pairs { "least_conn;", "random;", "random two least_conn;" } do
+        assert.equal(other == method, text:find("\n    " .. other, 1, true) ~= nil, router .. " " .. other)
+      end
+      assert.equal(router == "least_tokens", read(path, "README.md"):find("simulated with least_tokens", 1, true) ~= nil)
+      local _, alike = text:gsub("weight=1;", "")
+      assert.equal(2, alike)
+      assert(ts.load_launch(path))
+    end
   end)
 
   -- The T4 has no BF16, so none of its group has.

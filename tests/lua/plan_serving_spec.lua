@@ -53,4 +53,36 @@ describe("ts.plan_serving", function()
       search { objective = "cost", traffic = { prompt_tokens = 300, output_tokens = 40 } }
     end)
   end)
+
+  -- What a router has to know of unlike engines. With equal shares the slow ones meet the SLO's limit first.
+  it("gives unlike engines requests by what each sustains", function()
+    local slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } }
+    for _, router in ipairs { "least_requests", "round_robin" } do
+      local list = assert(ts.plan_serving { model = "qwen2.5-14b", cluster = "2xH100-80G+4xA100-80G", slo = slo,
+        traffic = { prompt_tokens = 1000, output_tokens = 200 }, num_requests = 1000, disaggregated = false,
+        bitwidths = { 16 }, kv_bitwidths = { 16 }, router = router })
+      local mixed
+      for _, row in ipairs(list) do mixed = mixed or #row.parts == 2 and row end
+      local pools, promised = {}, 0
+      for i, part in ipairs(mixed.parts) do
+        pools[i] = { role = "mixed", model = "qwen2.5-14b", bitwidths = { 16 }, replicas = part.engines,
+          cluster = ("%dx%s"):format(part.engines * part.tensor_parallel, part.device),
+          tensor_parallel = part.tensor_parallel, engine = part.engine }
+      end
+      local traffic = ts.traffic { rate_per_s = 20, prompt_tokens = 1000, output_tokens = 200, num_requests = 6000 }
+      for i, pool in ipairs(pools) do
+        local alone = ts.max_rate(ts.deployment { pools = { pool }, router = router }, traffic, { slo = slo, tolerance = 0.02 })
+        promised = promised + alone.rate_per_s
+        pools[i].share = mixed.parts[i].share
+      end
+      local shared = ts.max_rate(ts.deployment { pools = pools, router = router }, traffic, { slo = slo, tolerance = 0.02 })
+      for _, pool in ipairs(pools) do pool.share = 1 end
+      local equal = ts.max_rate(ts.deployment { pools = pools, router = router }, traffic, { slo = slo, tolerance = 0.02 })
+      assert.is_true(shared.rate_per_s > 1.1 * equal.rate_per_s, ("%s: %g, with equal shares %g"):format(router,
+        shared.rate_per_s, equal.rate_per_s))
+      assert.is_true(shared.rate_per_s > 0.93 * promised, ("%s: %g of %g"):format(router, shared.rate_per_s, promised))
+      assert.is_true(shared.rate_per_s > 0.97 * mixed.rate_per_s, router)
+      assert.is_true(shared.rate_per_s < 1.03 * mixed.high_per_s, router)
+    end
+  end)
 end)

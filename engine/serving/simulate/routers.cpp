@@ -27,14 +27,15 @@ double requests_with(const ReplicaLoad& load) {
   return static_cast<double>(num_requests(load) + 1) / load.share;
 }
 
+bool have_equal_shares(const Loads& loads) {
+  const auto unlike = [](const ReplicaLoad& a, const ReplicaLoad& b) { return a.share != b.share; };
+  return std::adjacent_find(loads.begin(), loads.end(), unlike) == loads.end();
+}
+
 struct RoundRobin final : Router {
+  bool sends_in_turn() const override { return true; }
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
-    const auto unlike = [](const ReplicaLoad& a, const ReplicaLoad& b) {
-      return a.share != b.share;
-    };
-    if (std::adjacent_find(loads.begin(), loads.end(), unlike) == loads.end()) {
-      return next++ % loads.size();
-    }
+    if (have_equal_shares(loads)) return next++ % loads.size();
     if (sent.size() != loads.size()) sent.assign(loads.size(), 0);
     const auto turns_with = [&](const ReplicaLoad& load) {
       return (sent[static_cast<std::size_t>(&load - loads.data())] + 1) / load.share;
@@ -49,8 +50,17 @@ struct RoundRobin final : Router {
 
 struct Random final : Router {
   explicit Random(const RouterOptions& options) : rng(static_cast<std::uint64_t>(options.seed)) {}
+  bool sends_in_turn() const override { return true; }
   std::size_t choose(const Loads& loads, const RoutedRequest&) override {
-    return static_cast<std::size_t>(rng.integer(0, std::ssize(loads) - 1));
+    if (have_equal_shares(loads)) {
+      return static_cast<std::size_t>(rng.integer(0, std::ssize(loads) - 1));
+    }
+    double all = 0;
+    for (const ReplicaLoad& load : loads) all += load.share;
+    double left = rng.uniform() * all;
+    std::size_t chosen = 0;
+    while (chosen + 1 < loads.size() && left >= loads[chosen].share) left -= loads[chosen++].share;
+    return chosen;
   }
   Rng rng;
 };
@@ -161,7 +171,7 @@ const Registry<Router, const RouterOptions&>& routers() {
   static const Registry<Router, const RouterOptions&> all(
       "router",
       {{{"round_robin", "Replicas in turn, by their shares", ""}, make<RoundRobin>},
-       {{"random", "Any replica", ""}, make<Random>},
+       {{"random", "Any replica, by their shares", ""}, make<Random>},
        {{"least_requests", "Fewest requests waiting and running, of a replica's share",
          "microsoft/vidur; with shares nginx's least_conn"},
         make<LeastRequests>},

@@ -138,14 +138,21 @@ function M.proxy_script(layout, parts, port)
   })
 end
 
---- nginx in front of several engines: each gets requests by its share of the plan's batch. Engines of a stream get them
---- as their requests under way are few, whatever they are.
+-- nginx's methods by the routers that do the same; without one it sends in turn.
+local nginx_methods = { least_requests = "least_conn;", round_robin = "", random = "random;",
+  power_of_two = "random two least_conn;" }
+
+--- The router of a stream that router.sh is: the one asked for, or where nginx has none like it the fewest connections.
+function M.launched_router(name) return nginx_methods[name] and name or "least_requests" end
+
+--- nginx in front of several engines: each gets requests by its share of the plan's batch, or of a stream by what it
+--- sustains.
 function M.router_script(layout, parts, port)
   local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
   local servers = {}
   for i, part in ipairs(parts) do
     servers[i] = ("    server $HOST_%d:%d weight=%d;"):format(part.spans[1].node - 1, M.port(i),
-      layout.serving and 1 or layout.engines[i].batch_size)
+      layout.engines[i].share or layout.engines[i].batch_size)
   end
   local more = {
     'configuration="$PWD/router.nginx.conf"',
@@ -156,8 +163,8 @@ function M.router_script(layout, parts, port)
     "http {",
     "  access_log off;",
     "  upstream engines {",
-    "    least_conn;",
-    table.concat(servers, "\n"),
+    ("    %s\n"):format(nginx_methods[M.launched_router(layout.router)]):gsub("^%s+$", "")
+      .. table.concat(servers, "\n"),
     "  }",
     "  server {",
     ("    listen $LISTEN:%d;"):format(port),

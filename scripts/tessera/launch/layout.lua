@@ -87,10 +87,12 @@ function M.of(plan)
   }
 end
 
--- Engines that serve a stream, with limits under vLLM's names, instead of a batch that starts and ends together.
+-- Engines that serve a stream, with limits under vLLM's names, instead of a batch that starts and ends together. What
+-- each should have of the requests stays its share of that batch.
 local function serve_by(engines, limits)
   for _, each in ipairs(engines) do
-    each.serving, each.batch_size = limits, limits.max_num_seqs or each.batch_size
+    each.serving, each.share = limits, each.batch_size
+    each.batch_size = limits.max_num_seqs or each.batch_size
   end
 end
 
@@ -101,9 +103,11 @@ function M.serve(layout, limits)
 end
 
 --- The layout of several plans of one model beside each other, that serve one stream: parts of { plan =, role =,
---- limits =, places = { { node = name, gpu = number there }, ... } }, a place for each device of the plan's cluster.
-function M.join(parts, cluster_name)
-  local layout = { serving = true, plans = {}, nodes = {}, engines = {}, cluster = { name = cluster_name } }
+--- limits =, share = of the requests for each of its engines, places = { { node = name, gpu = number there }, ... } }, a
+--- place for each device of the plan's cluster. `router`: the name of the one that they were simulated with.
+function M.join(parts, cluster_name, router)
+  local layout = { serving = true, router = router, plans = {}, nodes = {}, engines = {},
+    cluster = { name = cluster_name } }
   local node_index, names = {}, {}
   for i, part in ipairs(parts) do
     local why = no_places(part.plan)
@@ -119,7 +123,7 @@ function M.join(parts, cluster_name)
     local engines = engines_of(part.plan, solver.placement_at(part.plan, names, places))
     serve_by(engines, part.limits)
     for _, engine in ipairs(engines) do
-      engine.role = part.role ~= "mixed" and part.role or nil
+      engine.role, engine.share = part.role ~= "mixed" and part.role or nil, part.share or 1
       layout.engines[#layout.engines + 1] = engine
     end
     local problem = part.plan:problem()
@@ -145,6 +149,7 @@ function M.plain(layout)
       stages = stages, batch_size = engine.batch_size, kv_bitwidth = engine.kv_bitwidth,
       prefill_micro_batch_size = engine.prefill_micro_batch_size,
       decode_micro_batch_size = engine.decode_micro_batch_size, role = engine.role, serving = engine.serving,
+      share = engine.share,
     }
   end
   return { model = layout.model.name, cluster = layout.cluster.name, engines = engines }

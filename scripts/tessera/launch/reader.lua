@@ -49,6 +49,7 @@ local roles = { mixed = true, prefill = true, decode = true }
 local function check_part(part, path, plan_of)
   local fine = type(part) == "table" and type(part.file) == "string" and part.file:find "^plan[%w-]*%.json$"
     and roles[part.role] and type(part.limits) == "table" and type(part.places) == "table"
+    and type(part.share or 1) == "number"
   for _, place in ipairs(fine and part.places or {}) do
     fine = fine and type(place) == "table" and type(place.node) == "string" and type(place.gpu) == "number"
   end
@@ -57,7 +58,7 @@ local function check_part(part, path, plan_of)
     local problem = part.plan:problem()
     fine = problem.cluster and #problem.cluster.devices == #part.places
   end
-  if not fine then core.refuse(path, "it is not as this program wrote it: file, role, limits and places of a plan") end
+  if not fine then core.refuse(path, "it is not as this program wrote it: file, role, limits, share and places of a plan") end
 end
 
 -- The layout of the plans of a folder, and these; nil and why.
@@ -76,7 +77,7 @@ local function layout_of(folder, manifest)
     end)
     plans[i] = part.plan
   end
-  local layout, why = layouts.join(manifest.parts, manifest.cluster)
+  local layout, why = layouts.join(manifest.parts, manifest.cluster, manifest.router)
   return layout, layout and plans or why
 end
 

@@ -1,6 +1,7 @@
 -- What starts a deployment of ts.plan_serving's list: every kind of its engines by the exporter of plans, on the GPUs
 -- that it has in the whole cluster.
 
+local common = require "tessera.launch.common"
 local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local obstacles = require "tessera.launch.obstacles"
@@ -52,7 +53,7 @@ local function joined(asked, row, devices, places)
       stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = part.engines,
       bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
       kernel_set = asked.kernel_set, router = asked.router }
-    list[i] = { plan = deployment.plan, role = part.role, places = {},
+    list[i] = { plan = deployment.plan, role = part.role, share = part.share, places = {},
       limits = limits_of(part, asked.engine) }
     for k, index in ipairs(devices[i]) do
       list[i].places[k], used[index] = places[index + 1], true
@@ -71,18 +72,25 @@ local function notes_of(asked, row)
   if engine.speculative then
     notes[#notes + 1] = "speculative: simulated with drafts; name the model that drafts by --speculative-config."
   end
-  if row.engines > 1 and asked.router ~= "least_requests" then
+  local launched = common.launched_router(asked.router)
+  if row.engines > 1 and asked.router ~= launched then
     notes[#notes + 1] = ("router: simulated with %s; router.sh chooses the engine with the fewest connections."):format(
-      type(asked.router) == "string" and asked.router or "a function")
+      asked.router or "a function")
   end
   return notes
+end
+
+-- The name of the router that a search was asked for; nil for a function.
+local function router_name(given)
+  if type(given) == "table" then return given.choose == nil and (given.name or "round_robin") or nil end
+  return given or "least_requests"
 end
 
 --- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
 return function(plans, kind, folder, opt)
   local row, given = plans[opt.rank], plans.options
   local asked = { model = core.model(given.model), cluster = core.cluster(given.cluster), engine = given.engine or {},
-    router = given.router or "least_requests", kernel_set = given.kernel_set }
+    router = router_name(given.router), kernel_set = given.kernel_set }
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse("plans:export.kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
   end
@@ -98,16 +106,17 @@ return function(plans, kind, folder, opt)
     places[i] = { node = nodes[place.node_index + 1].name, gpu = place.gpu }
   end
   local list, used = joined(asked, row, plans.found:devices(opt.rank), places)
-  local layout, why = layouts.join(list, asked.cluster.name)
+  local layout, why = layouts.join(list, asked.cluster.name, common.launched_router(asked.router))
   if not layout then return nil, why end
   local found = obstacles.of(layout, kind, opt.version)
   if found[1] then
     return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
       .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
   end
-  local manifest = { cluster = asked.cluster.name, parts = {} }
+  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {} }
   for i, part in ipairs(list) do
-    manifest.parts[i] = { file = layout.plans[i].name, role = part.role, limits = part.limits, places = part.places }
+    manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
+      places = part.places }
   end
   opt.notes, opt.left_out = notes, left_out(asked.cluster, places, used)
   local written = write_folder(layout, kind, folder, opt, manifest)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,17 @@ TEST(Routers, SendEachReplicaItsShare) {
     EXPECT_EQ(sent(name, {2, 11, 3}, 32), (Counts{4, 22, 6})) << name;
     EXPECT_EQ(sent(name, {2, 11, 3}, 1), (Counts{0, 1, 0})) << name;
     EXPECT_EQ(sent(name, {1, 1, 1}, 7), (Counts{3, 2, 2})) << name;
+  }
+}
+
+TEST(Routers, DrawByShares) {
+  const int num_requests = 4000;
+  const Counts drawn = sent("random", {3, 0.5, 1.5}, num_requests);
+  const double shares[] = {0.6, 0.1, 0.3};
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const double mean = num_requests * shares[i];
+    const double deviation = std::sqrt(mean * (1 - shares[i]));
+    EXPECT_NEAR(static_cast<double>(drawn[i]), mean, 4 * deviation);
   }
 }
 

@@ -34,7 +34,7 @@ struct Replica {
   std::int64_t kv_blocks = 0;
   Role role = Role::mixed;
   double kv_bytes_per_token = 0;  ///< over all its devices; 0: transfers and swaps take no time
-  /// What routers should give it of all requests, against the others: of a plan its batch size.
+  /// What it should have of the requests under way, against the others: of a plan its batch size.
   double share = 1;
   double usd_per_h = 0;
   double idle_w = 0, busy_w = 0;
@@ -106,8 +106,7 @@ struct Fields<serving::Replica> {
       field<&R::gpu_memory_utilization>(
           {.name = "gpu_memory_utilization", .doc = "Share of its devices' memory that it takes"}),
       field<&R::num_stages>({.name = "num_stages", .doc = "Of its pipeline"}),
-      field<&R::share>({.name = "share",
-                        .doc = "What routers should give it of all requests, against the others"}),
+      field<&R::share>({.name = "share", .doc = "Of the requests under way, against the others"}),
       field<&R::usd_per_h>({.name = "usd_per_h", .doc = "What it costs", .unit = "USD/h"}),
       field<&R::kv_bytes_per_token>({.name = "kv_bytes_per_token",
                                      .doc = "Of keys and values, over all its devices",

@@ -20,7 +20,7 @@ struct ReplicaLoad {
   std::int64_t used_blocks = 0;     ///< only for a router that looks at blocks
   std::int64_t kv_blocks = 1, block_size = 16;
   std::int64_t num_seats = 1;
-  double share = 1;  ///< what it should have of all requests, against the others
+  double share = 1;  ///< what it should have of the requests under way, against the others
 };
 
 /// What it sees of a request.
@@ -53,6 +53,8 @@ class Router {
   virtual bool looks_for_prefixes() const { return false; }
   /// Whether it looks at used_blocks, which during a stretch are counted request by request.
   virtual bool looks_at_blocks() const { return false; }
+  /// Shares are of the requests that arrive: it does not look at those that are under way.
+  virtual bool sends_in_turn() const { return false; }
   /// Requests wait in front until a replica has a free seat.
   virtual bool is_shared_queue() const { return false; }
 };

@@ -47,6 +47,7 @@ struct PoolOptions {
   std::optional<double> kv_bytes_per_token, usd_per_h, idle_w, busy_w;
   /// Of each engine, stage by stage, as many each; empty: its own.
   std::vector<std::int32_t> devices;
+  double share = 1;  ///< of the requests under way, for each, against engines of other pools
   double from_s = 0;
   std::optional<double> until_s;
   bool drops = false;
@@ -222,6 +223,15 @@ struct Fields<solver::PoolOptions> {
                           .max = 1e6,
                           .in_file = InFile::when_set,
                           .as_option = AsOption::plain}),
+      field<&P::share>({.name = "share",
+                        .doc =
+                            "What routers should give each of its engines of the requests "
+                            "under way, against those of other pools; of those that arrive where "
+                            "a router sends in turn or at random",
+                        .min = 1e-6,
+                        .max = 1e6,
+                        .in_file = InFile::when_set,
+                        .as_option = AsOption::defaulted}),
       field<&P::from_s>({.name = "from_s",
                          .doc = "When its engines come",
                          .unit = "s",

@@ -25,6 +25,7 @@ struct ServingPart {
   std::int32_t bitwidth = 16, kv_bitwidth = 16;
   std::int64_t max_num_seqs = 0, max_num_batched_tokens = 0;
   bool enable_prefix_caching = false;
+  double share = 1;  ///< of requests, for each of its engines; 100 for those that take the most
   std::vector<std::int64_t> devices;  ///< into the cluster's
 };
 
@@ -125,7 +126,11 @@ struct Fields<solver::ServingPart> {
       field<&P::stage_layers>(
           {.name = "stage_layers", .doc = "Layers of each stage; empty: spread as vLLM does"}),
       field<&P::bitwidth>({.name = "bitwidth", .doc = "Of the weights", .unit = "bits"}),
-      field<&P::kv_bitwidth>({.name = "kv_bitwidth", .doc = "Of the KV cache", .unit = "bits"})};
+      field<&P::kv_bitwidth>({.name = "kv_bitwidth", .doc = "Of the KV cache", .unit = "bits"}),
+      field<&P::share>({.name = "share",
+                        .doc = "Of the requests under way, for each of its engines; of unlike "
+                               "engines 100 for those that take the most, which the router has to "
+                               "know"})};
 };
 
 template <>

@@ -50,7 +50,12 @@ struct DeploymentPart {
   PricedPtr engine;
   std::int64_t count = 1;
   serving::Role role = serving::Role::mixed;
+  double share = 1;  ///< of requests, for each engine, against those of other parts
 };
+
+/// The same with larger shares for all that have less than the most; absent where none changes.
+std::optional<std::vector<DeploymentPart>> with_more_to_the_small(std::vector<DeploymentPart> parts,
+                                                                  double factor);
 
 std::int64_t num_engines(const std::vector<DeploymentPart>& parts);
 /// The longest that a request is foreseen to stay in any of them.
@@ -113,6 +118,10 @@ class ServingSearch {
   /// Devices for each of the parts; absent where there are too few.
   std::optional<std::vector<std::vector<std::size_t>>> place(
       const std::vector<DeploymentPart>& parts) const;
+  /// Unlike engines with what the router should give each: what it sustains alone, by the rate
+  /// where the router sends in turn, else by the requests that are under way then. Whole numbers,
+  /// 100 the largest. @param parts simulated alone
+  std::vector<DeploymentPart> shared_out(std::vector<DeploymentPart> parts) const;
   /// The parts on their devices, or null and why in `why_not` (no reason: too few devices).
   std::shared_ptr<const AssembledDeployment> deploy(const std::vector<DeploymentPart>& parts,
                                                     Refusal& why_not);
@@ -150,6 +159,7 @@ class ServingSearch {
   DeviceTypes types_;
   std::shared_ptr<SearchTraffic> traffic_;
   double ttft_limit_s_ = 0, tpot_limit_s_ = 0;
+  bool sends_in_turn_ = false;
   std::shared_ptr<cost::PriceCache> prices_ = std::make_shared<cost::PriceCache>();
   std::map<std::string, std::shared_ptr<const AssembledDeployment>> deployed_;
 };
