@@ -103,8 +103,8 @@ function M.serve(layout, limits)
 end
 
 --- The layout of several plans of one model beside each other, that serve one stream: parts of { plan =, role =,
---- limits =, share = of the requests for each of its engines, places = { { node = name, gpu = number there }, ... } }, a
---- place for each device of the plan's cluster. `router`: the name of the one that they were simulated with.
+--- limits =, share = of the requests for each of its engines, places = { { node = name, gpu = number there }, ... } },
+--- a place for each device of the plan's cluster. `router`: the name of the one that they were simulated with.
 function M.join(parts, cluster_name, router)
   local layout = { serving = true, router = router, plans = {}, nodes = {}, engines = {},
     cluster = { name = cluster_name } }

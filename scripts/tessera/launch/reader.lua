@@ -58,7 +58,9 @@ local function check_part(part, path, plan_of)
     local problem = part.plan:problem()
     fine = problem.cluster and #problem.cluster.devices == #part.places
   end
-  if not fine then core.refuse(path, "it is not as this program wrote it: file, role, limits, share and places of a plan") end
+  if not fine then
+    core.refuse(path, "it is not as this program wrote it: file, role, limits, share and places of a plan")
+  end
 end
 
 -- The layout of the plans of a folder, and these; nil and why.
