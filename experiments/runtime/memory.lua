@@ -1,7 +1,9 @@
--- What a stage takes: the plan's account of its weights and cache beside the memory of the process that loaded them.
+-- What a stage takes: the plan's account of its weights, cache and runtime beside the memory of the process that loaded
+-- them.
 --
--- Counted is anonymous memory after loading less before, and the cache as it was asked for: one that nobody has touched
--- is not resident. The bound of 5 % was chosen before the first run.
+-- Counted is the anonymous memory of the process after loading, and the cache as it was asked for: one that nobody has
+-- touched is not resident. The bound of 5 % was chosen before the first run; what the runtime takes beside weights and
+-- cache was measured on the model that ships, so that its rows are no test of it, and those of SmolLM2's shape are.
 local ts = require "tessera"
 local core = require "tessera.core"
 local models = require "lib.runtime.models"
@@ -27,9 +29,11 @@ local function plan_of(folder, shares)
     stages = models.stages("A100-40G", models.cut(shares, problem.model.num_layers)) })
 end
 
-local function measured_bytes(stage) return stage.resident_bytes - stage.before_bytes + stage.kv_cache_bytes end
+local function measured_bytes(stage) return stage.resident_bytes + stage.kv_cache_bytes end
 
-local function predicted_bytes(memory) return memory.weight_bytes + memory.kv_cache_bytes + memory.embedding_bytes end
+local function predicted_bytes(memory)
+  return memory.weight_bytes + memory.kv_cache_bytes + memory.embedding_bytes + memory.reserve_bytes
+end
 
 -- Of a layer as it is stored, by what the plan says of the stage's.
 local function source_layer_bytes(stage)
@@ -44,7 +48,7 @@ return ts.experiment {
   columns = { "first_predicted_mib", "first_measured_mib", "first_error", "last_predicted_mib", "last_measured_mib",
     "last_error", "worst_error", "peak_layers", "load_s" },
   notes = {
-    "measured: anonymous memory after loading less before, and the cache as it was asked for",
+    "measured: anonymous memory after loading, and the cache as it was asked for",
     "error: predicted over measured, minus 1; worst_error: of the stage that is furthest from 0",
     "peak_layers: anonymous memory at most while loading less that after it, in layers of 16 bits, of the worst stage",
   },
@@ -78,10 +82,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    t:expect_all { column = "worst_error", where = { model = models.shaped }, at_least = -0.05, at_most = 0.05 }
-    t:expect_all { column = "worst_error", where = { model = models.small }, at_least = -0.05, at_most = 0.05,
-      here = { -0.15, 0.05 },
-      not_reproduced = "half a MiB beside the weights, whatever the model, is a tenth of a stage of 5 MiB" }
+    t:expect_all { column = "worst_error", at_least = -0.05, at_most = 0.05 }
     t:expect_all { column = "peak_layers", at_least = 0, at_most = 2 }
   end,
 }

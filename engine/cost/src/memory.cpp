@@ -23,9 +23,9 @@ constexpr RuntimeMemory kPhysical{
 constexpr RuntimeMemory kLlmPq{
     .context_bytes = 1930 * kMiB, .group_context_bytes = 1930 * kMiB, .slack_ratio = 1 - 0.95};
 
-// Measured: a worker before it loads has 4 to 5 MiB of anonymous memory; a pool of threads, buffers
-// of links and the heap's rounding are the rest.
-constexpr RuntimeMemory kTessera{.context_bytes = 8 * kMiB, .group_context_bytes = 8 * kMiB};
+// Measured on the model that ships (experiments/runtime/memory.lua): a worker before it loads has
+// 1.6 MiB of anonymous memory, and after that 0.5 to 0.8 beside weights and cache.
+constexpr RuntimeMemory kTessera{.context_bytes = 2.25 * kMiB, .group_context_bytes = 2.25 * kMiB};
 
 // vLLM, from a version on. Of other runs than those that it is compared with (tests/unit/solver)
 // unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126);
