@@ -64,7 +64,10 @@ std::shared_ptr<const cost::PricingContext> context_of(const PoolOptions& pool,
       cost::pricing_context(*pool.model, *pool.cluster, pool.bitwidths, pool.kernel_set, folders));
   cost::KernelSet& kernels = context->kernel_set;
   kernels.host_step_s = pool.host_step_s.value_or(kernels.host_step_s);
-  kernels.host_sequence_s = pool.host_sequence_s.value_or(kernels.host_sequence_s);
+  if (pool.host_sequence_s) {
+    kernels.host_sequence_s = *pool.host_sequence_s;
+    kernels.serial_host_sequence_s.reset();
+  }
   kernels.host_prompt_s = pool.host_prompt_s.value_or(kernels.host_prompt_s);
   return context;
 }

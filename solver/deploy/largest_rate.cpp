@@ -239,19 +239,21 @@ class LargestRate final : public DeploymentObjective {
   }
 
   /// The same without one kind of engine, which may serve about as much.
-  static void add_fewer_kinds(ServingSearch& search, const FoundDeployment& best,
+  static void add_fewer_kinds(ServingSearch& search, FoundDeployment best,
                               std::vector<FoundDeployment>& list) {
     const double least_per_s = best.rate_per_s() / kWorthIt;
-    const std::vector<DeploymentPart> all = best.parts;
-    for (std::size_t i = 0; all.size() > 2 && i < all.size(); ++i) {
-      std::vector<DeploymentPart> parts = all;
+    for (std::size_t i = 0; best.parts.size() > 2 && i < best.parts.size(); ++i) {
+      std::vector<DeploymentPart> parts = best.parts;
       parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i));
-      const auto of_these = [&](const FoundDeployment& each) {
-        return layout_of(each.parts) == layout_of(parts);
+      const auto is_these = [&](const FoundDeployment& each) {
+        return std::equal(each.parts.begin(), each.parts.end(), parts.begin(), parts.end(),
+                          [](const DeploymentPart& one, const DeploymentPart& other) {
+                            return one.engine == other.engine && one.count == other.count;
+                          });
       };
-      if (std::any_of(list.begin(), list.end(), of_these)) continue;
+      if (std::any_of(list.begin(), list.end(), is_these)) continue;
       auto found = together(search, parts, least_per_s, least_per_s);
-      if (found) return list.push_back(std::move(*found));
+      if (found) list.push_back(std::move(*found));
     }
   }
 

@@ -121,11 +121,9 @@ BestOfType best_of(ServingSearch& search, const DeploymentObjective& objective,
   std::vector<Priced> alone;
   std::copy_if(all.begin(), all.end(), std::back_inserter(alone),
                [](const Priced& c) { return c->may_prefill && c->may_decode; });
-  const double share =
-      static_cast<double>(search.request().limit) / 2 / static_cast<double>(search.types().size());
-  std::vector<Priced> best =
-      simulated(search, objective, std::move(alone),
-                std::max<std::int64_t>(2, static_cast<std::int64_t>(std::ceil(share))));
+  // As many of each type as where it is the only one: another type takes nothing out of the search.
+  const std::int64_t keep = std::max<std::int64_t>(2, (search.request().limit + 1) / 2);
+  std::vector<Priced> best = simulated(search, objective, std::move(alone), keep);
   if (!best.empty()) tune(search, objective, best);
   return {{best.begin(), best.end()}, {all.begin(), all.end()}};
 }

@@ -284,11 +284,17 @@ std::string prefer_simple(ServingSearch& search, const DeploymentObjective& obje
 
 std::optional<FoundDeployment> best_homogeneous(const ServingSearch& search,
                                                 const std::vector<FoundDeployment>& found) {
+  const auto is_alone = [](const FoundDeployment& each) { return complexity_of(each).types == 1; };
+  if (!found.empty() && is_alone(found.front())) return found.front();
+  const ServingGoal goal = search.request().objective;
   std::vector<FoundDeployment> alone;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(alone),
-               [](const FoundDeployment& each) { return complexity_of(each).types == 1; });
-  if (alone.empty()) return std::nullopt;
-  return *simplest(search, alone);
+  std::copy_if(found.begin(), found.end(), std::back_inserter(alone), is_alone);
+  std::optional<FoundDeployment> best;
+  for (const FoundDeployment& each : alone) {
+    if (!is_worth_it(search, alone, each)) continue;
+    if (!best || merit(goal, each) > merit(goal, *best)) best = each;
+  }
+  return best;
 }
 
 double gain_over(ServingGoal goal, const FoundDeployment& found, const FoundDeployment& other) {

@@ -26,7 +26,8 @@ std::vector<FoundDeployment> ranked(ServingSearch& search, const DeploymentObjec
 std::string prefer_simple(ServingSearch& search, const DeploymentObjective& objective,
                           std::vector<FoundDeployment>& found);
 
-/// What would stand first if devices of one type were all there are; absent: nothing is on one.
+/// The first where it is on devices of one type, else the best on one that may stand first; absent:
+/// nothing is on one.
 std::optional<FoundDeployment> best_homogeneous(const ServingSearch& search,
                                                 const std::vector<FoundDeployment>& found);
 /// What counts for the goal of the one over that of the other, the more the better.
