@@ -191,6 +191,16 @@ Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
   return drafting;
 }
 
+/// What a step tells the processes of a group of each sequence hides behind the step before where
+/// that is decided ahead. Of several stages one decides while the others compute.
+double host_sequence_s(const PricedEngine& priced, const EngineOptions& engine) {
+  const cost::KernelSet& kernels = priced.context.kernel_set;
+  const bool is_serial = priced.stages.size() == 1 && priced.stages.front().members.size() > 1 &&
+                         !engine.async_scheduling.value_or(false);
+  return is_serial ? kernels.serial_host_sequence_s.value_or(kernels.host_sequence_s)
+                   : kernels.host_sequence_s;
+}
+
 }  // namespace
 
 std::int32_t kv_bitwidth_of(const PricedEngine& priced, const EngineOptions& engine) {
@@ -235,7 +245,8 @@ std::shared_ptr<const serving::StepCost> make_step_cost(const PricedEngine& pric
   Drafting drafting = drafting_of(pricing, engine, priced.stages.back(), options);
   const cost::KernelSet& kernels = context.kernel_set;
   const double scale = options.correction.scale;
-  const PerRequest host(scale * kernels.host_step_s, scale * kernels.host_sequence_s, "kernel_set");
+  const PerRequest host(scale * kernels.host_step_s, scale * host_sequence_s(priced, engine),
+                        "kernel_set");
   const Ticks host_prompt =
       serving::to_ticks(scale * kernels.host_prompt_s, "host_prompt_s of the kernel set");
   return std::make_shared<TabledStepCost>(pricing.sizes, std::move(tables),

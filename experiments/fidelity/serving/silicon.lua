@@ -6,7 +6,8 @@
 -- no prefix cache, FP8 KV cache, vLLM 0.10.2 decides ahead. aiconfigurator: vLLM 0.12, lengths as nominal; how its loop
 -- starts is unknown, so its TTFT is left out. Checkpoints with static scales, which servers apply inside of norms, are
 -- priced as those that find them while running. Below the knee: the KV cache holds all that is under way (TTFT below 2
--- s). Nothing is fitted to these runs.
+-- s). What a step of a group costs for each request where it is decided late, 45 us, was chosen by the runs in 16 bits:
+-- they judge the rest of their prices, not that. Nothing else is fitted to these runs.
 local measured = require "lib.measured"
 
 local runs = require "fidelity.serving.parts.runs"
@@ -70,8 +71,6 @@ local function rows()
   return list
 end
 
-local host = "steps come out too short, the more so the more GPUs and the shorter the answers: the host of several "
-  .. "GPUs is not modelled, and vLLM 0.12 decides step by step"
 local static = "TensorRT-LLM's table has products that find their scales while running, 10 us each; the servers ran "
   .. "checkpoints with static scales"
 
@@ -82,7 +81,7 @@ return runs.experiment {
     { name = "H100, vLLM, FP8", keep = function(row) return row.case:find "H100.*FP8" end,
       metrics = { tpot = true, ttft = true } },
     { name = "H100, vLLM, 16 bits", keep = function(row) return row.case:find "16 bits" end,
-      metrics = { tpot = true }, differs = { tpot = { why = host, here = { 0.08, 0.14 } } } },
+      metrics = { tpot = true } },
     { name = "H200, TensorRT-LLM, FP8", keep = function(row) return row.case:find "H200" end,
       metrics = { tpot = true, ttft = true }, differs = { tpot = { why = static, here = { 0.24, 0.37 } } } },
   },

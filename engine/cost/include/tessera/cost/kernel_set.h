@@ -56,6 +56,9 @@ struct KernelSet {
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
   double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
   double host_sequence_s = 0;   ///< the same for each sequence of the step
+  /// The same of a tensor-parallel group, each device with a process of its own, whose engine
+  /// decides a step when the one before it is over; absent: host_sequence_s.
+  std::optional<double> serial_host_sequence_s;
   double host_prompt_s = 0;     ///< the same for a step that reads prompts: it is in no CUDA graph
   double api_s = 0;             ///< of client and API server, per request, before an engine sees it
   bool async_scheduling = false;  ///< its engine decides a step while the one before it runs
@@ -220,6 +223,14 @@ struct Fields<cost::KernelSet> {
                                     .min = 0,
                                     .max = 10,
                                     .in_file = InFile::when_set}),
+      field<&Set::serial_host_sequence_s>(
+          {.name = "serial_host_sequence_s",
+           .doc = "The same of a tensor-parallel group whose engine decides a step when the one "
+                  "before it is over; left out: host_sequence_s",
+           .unit = "s",
+           .min = 0,
+           .max = 10,
+           .in_file = InFile::when_set}),
       field<&Set::host_prompt_s>({.name = "host_prompt_s",
                                   .doc = "Time of the host per step that reads prompts",
                                   .unit = "s",
