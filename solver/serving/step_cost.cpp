@@ -196,7 +196,7 @@ Drafting drafting_of(const StepPricing& pricing, const EngineOptions& engine,
 double host_sequence_s(const PricedEngine& priced, const EngineOptions& engine) {
   const cost::KernelSet& kernels = priced.context.kernel_set;
   const bool is_serial = priced.stages.size() == 1 && priced.stages.front().members.size() > 1 &&
-                         !engine.async_scheduling.value_or(false);
+                         !engine.async_scheduling.value_or(kernels.async_scheduling);
   return is_serial ? kernels.serial_host_sequence_s.value_or(kernels.host_sequence_s)
                    : kernels.host_sequence_s;
 }
