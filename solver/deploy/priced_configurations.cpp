@@ -147,7 +147,7 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     if (!search.refusals.back().nobody_asked) search.obstructed = true;
     return true;
   };
-  if (obstructs(kernel_obstacle(request.runtime, c))) return true;
+  if (obstructs(kernel_obstacle(request.runtime, *request.model, c))) return true;
   Refusal why_not;
   const bool has_room = deploy_one(search, priced, why_not);
   if (c.one == nullptr) {
@@ -296,7 +296,10 @@ void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& li
 void add_unlike(ServingSearch& search, const std::shared_ptr<const DeviceType>& types,
                 std::vector<Priced>& list) {
   for_each_shape(search, types, [&](const Configuration& shape) {
-    if (kernel_obstacle(search.request().runtime, shape).empty()) add_cut(search, shape, list);
+    const ServingRequest& request = search.request();
+    if (kernel_obstacle(request.runtime, *request.model, shape).empty()) {
+      add_cut(search, shape, list);
+    }
   });
 }
 

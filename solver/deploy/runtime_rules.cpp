@@ -20,9 +20,10 @@ TransferEnd transfer_end(const PoolEnd& end) {
 
 }  // namespace
 
-std::string kernel_obstacle(Runtime runtime, const Configuration& configuration) {
-  return first_of(kernel_obstacles(runtime, {configuration.bitwidth}, configuration.kv_bitwidth,
-                                   configuration.type->name,
+std::string kernel_obstacle(Runtime runtime, const ModelShape& model,
+                            const Configuration& configuration) {
+  return first_of(kernel_obstacles(runtime, model, {configuration.bitwidth},
+                                   configuration.kv_bitwidth, configuration.type->name,
                                    configuration.type->compute_capability));
 }
 

@@ -137,6 +137,10 @@ void check_vllm(const Engine& engine, Obstacles& found) {
   for (const Device* device : engine.devices()) {
     auto reason = device_obstacle(Runtime::vllm, device->name, device->compute_capability,
                                   engine.kv_bitwidth);
+    if (!reason) {
+      reason = format_obstacle(Runtime::vllm, engine.context.model, engine.bitwidths, device->name,
+                               device->compute_capability);
+    }
     add(reason, found);
     if (reason) break;
   }

@@ -62,8 +62,8 @@ bool can_launch(const Problem& problem, const std::vector<std::size_t>& members,
   const BatchProblem& batch = *problem.batch();
   return std::all_of(members.begin(), members.end(), [&](std::size_t i) {
     const Device& device = batch.device(i);
-    return kernel_obstacles(*problem.runtime, {bitwidth}, batch.kv_bitwidth, device.name,
-                            device.compute_capability)
+    return kernel_obstacles(*problem.runtime, batch.model, {bitwidth}, batch.kv_bitwidth,
+                            device.name, device.compute_capability)
         .empty();
   });
 }

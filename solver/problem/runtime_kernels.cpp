@@ -18,6 +18,15 @@ const Kernels& kernels_of(Runtime runtime) {
   return runtime == Runtime::vllm ? vllm : llama_cpp;
 }
 
+/// Formats of checkpoints, and the least compute capability on which vLLM reads them.
+struct FormatKernels {
+  const char *format, *name;
+  double min_compute_capability;
+};
+constexpr FormatKernels kFormatKernels[] = {
+    {"awq", "AWQ", 7.5},       // vllm/model_executor/layers/quantization/awq.py
+    {"mxfp4", "MXFP4", 8.0}};  // the same, mxfp4.py, which gpt-oss's inherits
+
 bool has(const std::vector<std::int32_t>& list, std::int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
@@ -58,13 +67,28 @@ std::optional<std::string> device_obstacle(Runtime runtime, const std::string& d
       kFp8Capability, device, compute_capability);
 }
 
-std::vector<std::string> kernel_obstacles(Runtime runtime,
+std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
+                                           const std::vector<std::int32_t>& bitwidths,
+                                           const std::string& device, double compute_capability) {
+  if (runtime != Runtime::vllm || !has(bitwidths, 4)) return std::nullopt;
+  const std::string format =
+      model.checkpoint_format.value_or(cost::has_mxfp4_experts(model) ? "mxfp4" : "");
+  for (const FormatKernels& known : kFormatKernels) {
+    if (format != known.format || compute_capability >= known.min_compute_capability) continue;
+    return fmt::format("vLLM reads {} from compute capability {:.1f} on; {} has {:.1f}", known.name,
+                       known.min_compute_capability, device, compute_capability);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
                                           std::int32_t kv_bitwidth, const std::string& device,
                                           double compute_capability) {
   std::vector<std::string> found;
   for (auto&& reason : {bitwidth_obstacle(runtime, bitwidths),
                         device_obstacle(runtime, device, compute_capability, kv_bitwidth),
+                        format_obstacle(runtime, model, bitwidths, device, compute_capability),
                         kv_obstacle(runtime, kv_bitwidth)}) {
     if (reason) found.push_back(*reason);
   }

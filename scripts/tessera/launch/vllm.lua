@@ -163,7 +163,7 @@ local function batch_limits(layout, engine)
 end
 
 -- What a person has to know about one engine.
-local function limits_of(layout, engine, with_ray)
+local function limits_of(layout, engine, version, with_ray)
   local limits = engine.serving and {} or batch_limits(layout, engine)
   if not engine.kernel_set.name:find "^vllm" then
     limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
@@ -172,6 +172,14 @@ local function limits_of(layout, engine, with_ray)
   if engine.stages[1].device:find("+", 1, true) then
     limits[#limits + 1] = ("groups: %s hold equal shards, so that the slowest sets the pace and the smallest how much "
       .. "fits; vLLM warns that they are unlike."):format(engine.stages[1].device)
+  end
+  for _, stage in ipairs(engine.stages) do
+    if stage.compute_capability < 7.5 and versions.is_without_volta(version) then
+      limits[#limits + 1] = ("version: wheels of vLLM since 0.20 have no code for compute capability 7.0 (CUDA 13), so "
+        .. "that none of them starts on %s. Install 0.19 with PyTorch 2.10 for CUDA 12.8 on every node, or build vLLM "
+        .. "for it; --runtime-version 0.19 writes the flags and the memory of that version."):format(stage.device)
+      break
+    end
   end
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
@@ -229,7 +237,7 @@ function M.engine(layout, index, opt)
     refuse_unknown_flags(opt.version, text)
     files[#files + 1] = { name = common.script_name(index, rank), text = text, executable = true }
   end
-  return { files = files, limits = limits_of(layout, engine, with_ray), weights = weights, spans = spans }
+  return { files = files, limits = limits_of(layout, engine, opt.version, with_ray), weights = weights, spans = spans }
 end
 
 --- The version in force, checked.

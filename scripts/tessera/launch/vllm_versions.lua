@@ -93,6 +93,10 @@ function M.has_multi_node(version) return M.has(version, "--nnodes") and M.has(v
 --- Whether pools can hand over keys and values by NixlConnector, which 0.9.0 documents.
 function M.has_pools(version) return not is_before(version, "0.9.0") end
 
+--- Whether its wheels have no code for compute capability 7.0: from 0.20 on they are built for CUDA 13, which dropped
+--- it, on PyTorch 2.11, whose wheels for CUDA 12.8 have too (vllm#39878).
+function M.is_without_volta(version) return not is_before(version, "0.20.0") end
+
 --- Flags of a command (its words) that the version lacks.
 function M.missing(version, words)
   local missing = {}

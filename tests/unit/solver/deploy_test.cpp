@@ -168,8 +168,8 @@ TEST(RuntimeRules, SayWhatVllmCannotRun) {
     Configuration c{.type = device_types(cluster).front()};
     c.bitwidth = bitwidth;
     c.kv_bitwidth = kv_bitwidth;
-    EXPECT_EQ(kernel_obstacle(Runtime::tessera, c), "");
-    return kernel_obstacle(Runtime::vllm, c);
+    EXPECT_EQ(kernel_obstacle(Runtime::tessera, {}, c), "");
+    return kernel_obstacle(Runtime::vllm, {}, c);
   };
   EXPECT_EQ(obstacle("1xL4", 8, 8), "");
   EXPECT_EQ(obstacle("1xL4", 3, 16), "vLLM has no kernel for 3-bit weights");

@@ -75,8 +75,27 @@ TEST(LaunchRules, BitwidthsAndCachesNeedKernels) {
                           "A100-80G has 8"));
   EXPECT_THAT(obstacles(Runtime::vllm, {{0, "MI300X", {0}}}),
               ElementsAre("launch files are for NVIDIA's GPUs, and MI300X is none"));
-  EXPECT_THAT(kernel_obstacles(Runtime::vllm, {3}, 4, "L4", 8.9), ::testing::SizeIs(2));
-  EXPECT_THAT(kernel_obstacles(Runtime::tessera, {3}, 4, "L4", 8.9), IsEmpty());
+  const ModelShape model;
+  EXPECT_THAT(kernel_obstacles(Runtime::vllm, model, {3}, 4, "L4", 8.9), ::testing::SizeIs(2));
+  EXPECT_THAT(kernel_obstacles(Runtime::tessera, model, {3}, 4, "L4", 8.9), IsEmpty());
+}
+
+TEST(LaunchRules, FormatsOfCheckpointsNeedKernels) {
+  ModelShape awq;
+  awq.checkpoint_format = "awq";
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, "V100-32G", 7.0),
+            "vLLM reads AWQ from compute capability 7.5 on; V100-32G has 7.0");
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, "T4-16G", 7.5), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {16}, "V100-32G", 7.0), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::tessera, awq, {4}, "V100-32G", 7.0), std::nullopt);
+  ModelShape gpt_oss;
+  gpt_oss.family = "gpt_oss";
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, "T4-16G", 7.5),
+            "vLLM reads MXFP4 from compute capability 8.0 on; T4-16G has 7.5");
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, "A100-80G", 8.0), std::nullopt);
+  ModelShape gptq = gpt_oss;
+  gptq.checkpoint_format = "gptq";
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gptq, {4}, "T4-16G", 7.5), std::nullopt);
 }
 
 // The kernel sets of vLLM say from where on its attention reads FP8; this is the same number.

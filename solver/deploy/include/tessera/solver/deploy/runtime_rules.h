@@ -11,7 +11,8 @@
 namespace tessera::solver {
 
 /// Why the runtime has no kernels for such an engine on its type of device.
-std::string kernel_obstacle(Runtime runtime, const Configuration& configuration);
+std::string kernel_obstacle(Runtime runtime, const ModelShape& model,
+                            const Configuration& configuration);
 
 /// Why the runtime cannot launch such an engine as it is deployed. @param one an engine of it,
 /// alone @param any_kernels the kernel set was chosen for the devices, and not named

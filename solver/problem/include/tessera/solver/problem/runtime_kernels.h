@@ -23,8 +23,12 @@ std::optional<std::string> kv_obstacle(Runtime runtime, std::int32_t kv_bitwidth
 /// Why a runtime's launch files are not for a device; absent where they are.
 std::optional<std::string> device_obstacle(Runtime runtime, const std::string& device,
                                            double compute_capability, std::int32_t kv_bitwidth);
+/// Why a runtime does not read the format of a model's checkpoint on a device.
+std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
+                                           const std::vector<std::int32_t>& bitwidths,
+                                           const std::string& device, double compute_capability);
 /// All of these, of engines of any shape.
-std::vector<std::string> kernel_obstacles(Runtime runtime,
+std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
                                           std::int32_t kv_bitwidth, const std::string& device,
                                           double compute_capability);
