@@ -195,8 +195,12 @@ void run_tests(Stability& result, const Requests& requests, const Phase& phase, 
 Stability stability_of(const std::vector<RequestRecord>& all, Ticks end, bool closed_loop) {
   if (closed_loop) return untested("a closed loop waits for its answers: it cannot be overloaded");
   Requests requests;
+  std::int64_t num_rejected = 0;
   for (const RequestRecord& request : all) {
-    if (request.arrival <= end && request.outcome != Outcome::rejected) {
+    if (request.arrival > end) continue;
+    if (request.outcome == Outcome::rejected) {
+      ++num_rejected;
+    } else {
       requests.push_back(&request);
     }
   }
@@ -207,8 +211,8 @@ Stability stability_of(const std::vector<RequestRecord>& all, Ticks end, bool cl
   }
   const Phase phase{requests.front()->arrival, requests.back()->arrival};
   Stability result;
-  result.offered_request_per_s =
-      static_cast<double>(requests.size() - 1) / to_seconds(phase.end - phase.begin);
+  result.offered_request_per_s = static_cast<double>(std::ssize(requests) - 1 + num_rejected) /
+                                 to_seconds(phase.end - phase.begin);
   if (requests.size() < kLeastRequests) {
     result.reason = fmt::format("{} requests are too few to tell overload from chance ({} needed)",
                                 requests.size(), kLeastRequests);
