@@ -28,12 +28,14 @@ constexpr const char* kExample = "as in '3xT4-16G+1xV100-32G@100Gbps'";
   throw Error(code, fmt::format("cluster {}: {}", quote(text), problem), "cluster");
 }
 
-// "100Gbps" or "100 Gb/s" to bytes per second.
+// "100Gbps", "100 Gb/s" or in bytes "12.5 GB/s" to bytes per second.
 double parse_network(std::string_view rate, std::string_view whole) {
   double gbps = 0;
   const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), gbps);
-  const std::string unit =
-      lower(stripped(rate.substr(static_cast<std::size_t>(end - rate.data()))));
+  const std::string_view written =
+      stripped(rate.substr(static_cast<std::size_t>(end - rate.data())));
+  if (written.starts_with("GB")) gbps *= 8;
+  const std::string unit = lower(written);
   if (error == std::errc::result_out_of_range) gbps = HUGE_VAL;
   if (error == std::errc::invalid_argument || (unit != "gbps" && unit != "gb/s")) {
     refuse_text(whole, fmt::format("the network after '@' is {}; write a number and 'Gbps', {}; "

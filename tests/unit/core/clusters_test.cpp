@@ -291,6 +291,9 @@ TEST(Clusters, BadSelfContainedFieldsAreNamed) {
 TEST(ClusterText, Terms) {
   const Cluster cluster = cluster_from_text(" 3xT4-16G + 1xV100-32G @ 800 Gb/s ", datasets());
   EXPECT_EQ(cluster.name, "3xT4-16G+1xV100-32G@800Gb/s");
+  for (const char* bytes : {"1xL4+1xT4@100GB/s", "1xL4+1xT4 @ 100 GBps"}) {
+    EXPECT_EQ(cluster_from_text(bytes, datasets()).network_bytes_per_s, 1e11) << bytes;
+  }
   ASSERT_EQ(cluster.devices.size(), 4u);
   ASSERT_EQ(cluster.nodes.size(), 2u);
   EXPECT_EQ(cluster.nodes[0].name, "t4-16g");
