@@ -144,9 +144,9 @@ PipelinePlan build_plan(const LoweredProblem& problem, const PlanResult& result,
   plan.throughput_tok_s = static_cast<double>(instance.batch_size) * instance.output_tokens /
                           std::max(evaluation.latency_s, 1e-12);
   plan.omega = evaluation.omega;
-  for (std::size_t bit : candidate.bit) {
-    plan.mean_bitwidth += instance.bitwidths[bit] / static_cast<double>(candidate.bit.size());
-  }
+  std::int64_t bits = 0;
+  for (std::size_t bit : candidate.bit) bits += instance.bitwidths[bit];
+  plan.mean_bitwidth = static_cast<double>(bits) / static_cast<double>(candidate.bit.size());
   plan.notes = result.notes;
   add_stages(plan, candidate, evaluation);
   if (problem.batch() != nullptr) {
