@@ -35,8 +35,7 @@ std::vector<FrontierRow> frontier_of(const ServingPlans& plans,
       const serving::Summary served =
           load == 1 ? row.found->served->summary : served_at(plans, row, rate_per_s, poll);
       points.push_back({row.rank, row.layout, rate_per_s, tok_s_per_user(served),
-                        served.throughput_tok_s / static_cast<double>(row.gpus),
-                        row.rank == 1 && load == 1});
+                        row.tok_s_per_gpu * load, row.rank == 1 && load == 1});
     }
   }
   std::sort(points.begin(), points.end(), [](const FrontierRow& a, const FrontierRow& b) {

@@ -209,10 +209,13 @@ std::string tokens_note(const std::vector<DeploymentPart>& parts) {
 ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
   const serving::Summary& served = found.found->served->summary;
   const PricedConfiguration& first = *found.parts.front().engine;
-  const auto times = static_cast<double>(found.times);
+  // What comes at the rate, not over a run that also ends.
+  const double tok_s = found.rate_per_s() * search.lengths().output_tokens;
   ServingRow row;
   row.rate_per_s = found.rate_per_s();
-  if (found.found->fails_at_per_s) row.high_per_s = *found.found->fails_at_per_s * times;
+  if (found.found->fails_at_per_s) {
+    row.high_per_s = *found.found->fails_at_per_s * static_cast<double>(found.times);
+  }
   row.scope = found.scope;
   row.limited_by = found.found->limited_by;
   row.note = found.found->note;
@@ -230,15 +233,15 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
     row.bitwidth = std::min(row.bitwidth, part.engine->bitwidth);
     row.kv_bitwidth = std::min(row.kv_bitwidth, part.engine->kv_bitwidth);
   }
-  row.tok_s_per_gpu = served.throughput_tok_s * times / static_cast<double>(row.gpus);
+  row.tok_s_per_gpu = tok_s / static_cast<double>(row.gpus);
   row.tok_s_per_user = tok_s_per_user(served);
-  row.running = served.throughput_tok_s * times / row.tok_s_per_user;
+  row.running = tok_s / row.tok_s_per_user;
   row.ttft_p99_s = served.ttft_s.p99;
   row.tpot_p99_s = served.tpot_s.p99;
   row.attainment_ratio = served.attainment_ratio;
   row.usd_per_h = found.usd_per_h();
   if (row.usd_per_h) {
-    row.usd_per_million_tokens = *row.usd_per_h / 3600 / (served.throughput_tok_s * times) * 1e6;
+    row.usd_per_million_tokens = *row.usd_per_h / 3600 / tok_s * 1e6;
   }
   row.quality = worst_quality(found.parts);
   if (row.quality) row.perplexity_increase = row.quality->perplexity_increase.mid;
