@@ -25,13 +25,20 @@ DeviceTypes device_types(const Cluster& cluster) {
       type = types.insert(types.end(), std::make_shared<DeviceType>());
       (*type)->name = slot.device.name;
       (*type)->types = {slot.device.name};
-      (*type)->price_usd_per_h = slot.device.price_usd_per_h;
+      (*type)->price_usd_per_h = 0;
       (*type)->compute_capability = slot.device.compute_capability;
       (*type)->usual_tokens = usual_tokens(slot.device);
       (*type)->on_node.resize(cluster.nodes.size());
     }
     ++(*type)->on_node[slot.node_index];
     ++(*type)->count;
+    std::optional<double>& sum = (*type)->price_usd_per_h;
+    const std::optional<double>& own = slot.device.price_usd_per_h;
+    sum = sum && own ? std::optional(*sum + *own) : std::nullopt;
+  }
+  // Machines of unlike sizes have unlike prices for the same device: the mean.
+  for (const auto& type : types) {
+    if (type->price_usd_per_h) *type->price_usd_per_h /= static_cast<double>(type->count);
   }
   return {types.begin(), types.end()};
 }

@@ -220,7 +220,10 @@ std::string given_up(const FoundDeployment& other, const FoundDeployment& chosen
                                   bits_apart(other, chosen), other.rate_per_s());
   words += ", " + gain_words(other.rate_per_s() / chosen.rate_per_s());
   const auto more = other.usd_per_h(), less = chosen.usd_per_h();
-  if (more && less && *more > *less) words += fmt::format(", for {:.2f} USD/h more", *more - *less);
+  constexpr double kLeastUsd = 0.005;  // that two digits show
+  if (more && less && *more - *less >= kLeastUsd) {
+    words += fmt::format(", for {:.2f} USD/h more", *more - *less);
+  }
   words += fmt::format(": not worth {}", burden_of(other, chosen));
   if (!is_elaborate(other) || is_elaborate(chosen)) return words;
   return words + fmt::format(" below {:.0f} % more", 100 * (kWorthMore - 1));

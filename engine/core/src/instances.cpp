@@ -1,5 +1,7 @@
 #include "instances.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/core/json.h"
@@ -29,6 +31,10 @@ std::optional<Cluster> find_instance(const std::string& name, const DataFolders&
       cluster["nodes"] = Json::array({node});
       cluster["nodes"][0].erase("link_gbps");
       cluster["nodes"][0]["name"] = own;
+      if (node.contains("usd_per_h") && file.contains("price_source")) {
+        cluster["nodes"][0]["price_source"] =
+            fmt::format("{}: {}", file.at("price_source").get<std::string>(), own);
+      }
       return cluster_from_json(cluster, path + ": " + own, folders);
     }
   }

@@ -93,6 +93,18 @@ function M.text(model, cluster)
   return table.concat(lines)
 end
 
+-- "T4-16G 0.526 USD/h", or from one to another where machines differ.
+local function price_words(cluster, name)
+  local least, most = math.huge, 0
+  for _, device in ipairs(cluster.devices) do
+    if device.name == name then
+      least, most = math.min(least, device.price_usd_per_h), math.max(most, device.price_usd_per_h)
+    end
+  end
+  if least == most then return ("%s %.4g USD/h"):format(name, least) end
+  return ("%s %.4g to %.4g USD/h"):format(name, least, most)
+end
+
 --- "Prices (AWS on demand, us-east-1, 2025-11-30): T4-16G 0.526 USD/h; P40: none.": what costs are counted with, by
 --- where it was read, and which types have no price.
 function M.prices(cluster)
@@ -105,7 +117,7 @@ function M.prices(cluster)
       if not of_origin[origin] then
         origins[#origins + 1], of_origin[origin] = origin, {}
       end
-      table.insert(of_origin[origin], ("%s %.4g USD/h"):format(device.name, device.price_usd_per_h))
+      table.insert(of_origin[origin], price_words(cluster, device.name))
     else
       none[#none + 1] = device.name
     end

@@ -288,6 +288,32 @@ TEST(Clusters, BadSelfContainedFieldsAreNamed) {
   bad(invalid, {"'nvlink_gbps'"}, [](Json& j) { j["nvlink_gbps"] = 100; });
 }
 
+TEST(Clusters, DevicesShareThePriceOfTheirNode) {
+  const Cluster machine = find_cluster("g5.12xlarge", datasets());
+  ASSERT_EQ(machine.devices.size(), 4u);
+  for (const ClusterDevice& slot : machine.devices) {
+    EXPECT_DOUBLE_EQ(slot.device.price_usd_per_h.value(), 5.672 / 4);
+    EXPECT_THAT(slot.device.price_source, testing::HasSubstr("us-east-1"));
+  }
+  EXPECT_DOUBLE_EQ(
+      find_cluster("aws-p5.48xlarge", datasets()).devices[7].device.price_usd_per_h.value(),
+      55.04 / 8);
+  const Cluster two = find_cluster("g5.xlarge+g5.12xlarge", datasets());
+  EXPECT_DOUBLE_EQ(two.devices.front().device.price_usd_per_h.value(), 1.006);
+  EXPECT_DOUBLE_EQ(two.devices.back().device.price_usd_per_h.value(), 5.672 / 4);
+  Json own =
+      Json::parse(R"({"name": "own", "nodes": [{"name": "a", "devices": [["L4", 2], "T4-16G"],
+      "usd_per_h": 3, "price_source": "our lab"}]})");
+  const Cluster lab = cluster_from_json(own, "own", datasets());
+  EXPECT_DOUBLE_EQ(lab.devices[2].device.price_usd_per_h.value(), 1);
+  EXPECT_EQ(lab.devices[2].device.price_source, "our lab");
+  // A part that is written and read again keeps what its devices cost.
+  EXPECT_EQ(to_json(cluster_from_json(to_json(lab), "own", datasets())), to_json(lab));
+  own["nodes"][0].erase("usd_per_h");
+  expect_error(ErrorCode::invalid_argument, {"price_source", "usd_per_h", "missing"},
+               [&] { cluster_from_json(own, "own", datasets()); });
+}
+
 TEST(ClusterText, Terms) {
   const Cluster cluster = cluster_from_text(" 3xT4-16G + 1xV100-32G @ 800 Gb/s ", datasets());
   EXPECT_EQ(cluster.name, "3xT4-16G+1xV100-32G@800Gb/s");
