@@ -161,7 +161,9 @@ class SmallestSet final : public DeploymentObjective {
     }
     search.refuse(
         engine->name(), Cause::latency,
-        fmt::format("{} engines sustain about {:.3g} req/s, {:.3g} are wanted", engine->capacity,
+        fmt::format("{} sustain{} about {:.3g} req/s, {:.6g} are wanted",
+                    engine->capacity > 1 ? fmt::format("{} engines", engine->capacity) : "1 engine",
+                    engine->capacity > 1 ? "" : "s",
                     as_double(engine->capacity) * engine->rate_per_s, rate_per_s_));
     return std::nullopt;
   }

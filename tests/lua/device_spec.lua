@@ -68,6 +68,10 @@ describe("ts.device", function()
     end
     raises("invalid_argument", "ts.device", function() return ts.device() end)
     raises("invalid_argument", "'name' is missing", function() return ts.device {} end)
+    local sheet = { name = "X", memory_gib = 24, memory_bytes_per_s = 1e12, flop_per_s = { fp16 = 1e14 } }
+    assert.equal(24 * 2 ^ 30, ts.device(sheet).memory_bytes)
+    sheet.memory_bytes = 1e9
+    raises("invalid_argument", "the memory is given twice", function() return ts.device(sheet) end)
     for _, case in ipairs {
       { "memory_bytes", -1, "(bytes)" }, { "memory_bytes", 0, "(bytes)" }, { "memory_bytes", support.nan, "NaN" },
       { "memory_bytes", support.inf, "inf is not finite" }, { "memory_bytes", "16G", "not a number" },

@@ -16,7 +16,8 @@ namespace {
 const OptionTable& device_options() {
   static const OptionTable table = lua_kit::option_table<Device>(
       {"ts.device",
-       "A GPU type: a name (\"T4-16G\"), a file, or its data-sheet figures.",
+       "A GPU type: a name (\"T4-16G\"), a file, or its data-sheet figures, as files have them "
+       "(memory_gib or memory_mib instead of memory_bytes).",
        "tessera.Device",
        {{.name = "file",
          .type = OptionType::text,
@@ -50,6 +51,12 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
   if (lua_type(L, index) == LUA_TSTRING) {
     return std::make_shared<Device>(
         find_device(lua_kit::check_text(L, index, path), environment(L).folders, path));
+  }
+  if (lua_istable(L, index)) {
+    const Json sheet = lua_kit::json_from_lua(L, index, path);
+    if (sheet.contains("memory_gib") || sheet.contains("memory_mib")) {
+      return std::make_shared<Device>(device_from_json(sheet, path));
+    }
   }
   const lua_kit::Options options(L, index, device_options(), path);
   if (options.given("file")) {

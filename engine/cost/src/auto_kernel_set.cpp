@@ -83,7 +83,9 @@ KernelSet common_of(std::vector<KernelSet> sets, const std::vector<Device>& devi
   return std::move(common == sets.end() ? sets.front() : *common);
 }
 
-[[noreturn]] void refuse_devices(const std::vector<Device>& devices) {
+[[noreturn]] void refuse_devices(const std::vector<Device>& devices,
+                                 const std::vector<std::int32_t>& bitwidths) {
+  if (bitwidths.empty()) refuse("bitwidths", "the list is empty; give some, as in 4, 8, 16");
   std::vector<std::string> names;
   for (const Device& device : devices) {
     if (std::find(names.begin(), names.end(), device.name) == names.end()) {
@@ -104,7 +106,7 @@ std::vector<KernelSet> recommended_kernel_sets(const std::vector<Device>& device
                                                const DataFolders& folders) {
   const std::vector<KernelSet> sets = ranked_sets(folders);
   std::vector<KernelSet> list = preferred(sets, devices, bitwidths, runtime);
-  if (list.empty()) refuse_devices(devices);
+  if (list.empty()) refuse_devices(devices, bitwidths);
   for (const Device& device : devices) {
     for (KernelSet& own : preferred(sets, {device}, bitwidths, runtime)) {
       if (!runtime.empty() && own.runtime != list.front().runtime) continue;

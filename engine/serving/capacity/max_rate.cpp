@@ -74,8 +74,9 @@ class EarlyVerdict {
       if (target.metric == Metric::tpot_s && record.output_tokens < 2) continue;
       if (++target.above < target.enough) continue;
       reason_ =
-          fmt::format("{} {} is above {}: {:.0f} requests are", name_of(target.metric),
-                      name_of(target.statistic), format_seconds(target.limit_s), target.above);
+          fmt::format("{} {} is above {}: {:.0f} of {:.0f} requests are", name_of(target.metric),
+                      name_of(target.statistic), format_seconds(target.limit_s), target.above,
+                      target.num_requests);
       return false;
     }
     bool inside = true;
@@ -96,7 +97,7 @@ class EarlyVerdict {
     Metric metric = Metric::ttft_s;
     Statistic statistic = Statistic::p99;
     double limit_s = 0;
-    double enough = 0, above = 0;
+    double num_requests = 0, enough = 0, above = 0;
   };
   void add_targets(std::size_t c, double n) {
     for (const Metric metric : {Metric::ttft_s, Metric::tpot_s, Metric::e2e_s}) {
@@ -105,7 +106,7 @@ class EarlyVerdict {
         if (q == 0) continue;
         // The order statistic below the quantile is above the limit.
         targets_.push_back(
-            {c, metric, target.statistic, target.limit_s, n - std::floor((n - 1) * q), 0});
+            {c, metric, target.statistic, target.limit_s, n, n - std::floor((n - 1) * q), 0});
       }
     }
   }

@@ -37,7 +37,8 @@ core.document {
   returns = "table[]",
 }
 
--- Seconds of the fastest plan that is found with no larger omega than the baseline's; nil where none is.
+-- Seconds of the fastest plan that is found with no larger omega than the baseline's, nil where none is; and whether
+-- that is proven to be the fastest.
 local function latency_at_quality(plan, baseline, time_limit_s)
   local held = plan:problem():with { runtime = "tessera", theta = 0,
     quality = { max_omega = baseline.omega * (1 + 1e-9) } }
@@ -45,9 +46,9 @@ local function latency_at_quality(plan, baseline, time_limit_s)
   -- With theta 0 the steady objective is the latency, so that only plans below the known one are of interest.
   local cutoff = held.objective == "steady" and known_s < math.huge and known_s or nil
   local found, why = planners.plan(held, { time_limit_s = time_limit_s, cutoff = cutoff })
-  if found then return math.min(found.latency_s, known_s) end
-  local is_settled = why.code == "infeasible" and cutoff
-  return (is_settled or known_s < math.huge) and known_s or nil
+  if found then return math.min(found.latency_s, known_s), found.status == "optimal" end
+  local is_settled = why.code == "infeasible" and cutoff ~= nil
+  return (is_settled or known_s < math.huge) and known_s or nil, is_settled
 end
 
 -- What a baseline says of itself; how sure its prices are is said of the plan, and holds for all.
@@ -67,10 +68,13 @@ local function row_of(entry, plan, at_quality, time_limit_s)
     return { planner = name, status = why.code, note = prefix .. why.message }
   end
   local key = ("%.9g"):format(baseline.omega)
-  if at_quality[key] == nil then at_quality[key] = latency_at_quality(plan, baseline, time_limit_s) or false end
-  local held_s, notes = at_quality[key] or nil, note and { note } or own_notes(baseline)
+  at_quality[key] = at_quality[key] or { latency_at_quality(plan, baseline, time_limit_s) }
+  local held_s, is_proven = at_quality[key][1], at_quality[key][2]
+  local notes = note and { note } or own_notes(baseline)
   if not held_s then
     notes[#notes + 1] = "not compared at equal quality: no plan of its omega was found in the time that was left"
+  elseif not is_proven then
+    notes[#notes + 1] = "at equal quality at least so much: the search for a faster plan was not done in time"
   end
   return {
     planner = name, status = baseline.status, latency_s = baseline.latency_s,

@@ -124,7 +124,9 @@ local function named(metric) return metric:upper() .. " " end
 
 local function limit_words(row)
   if row.limited_by == "" then return nil end
-  local words = ("above %s: %s"):format(rate_words(row), row.limited_by:gsub("^(%w+)_s ", named))
+  local why = row.limited_by:gsub("^(%w+)_s ", named)
+  local words = row.high_per_s and ("at %.4g req/s: %s"):format(row.high_per_s, why)
+    or ("above %s: %s"):format(rate_words(row), why)
   if row.bitwidth > 4 and row.limited_by:find "wait for KV blocks" then
     words = words .. "; fewer bits leave the KV cache more memory (--bitwidths 4)"
   end

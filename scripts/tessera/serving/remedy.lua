@@ -26,19 +26,26 @@ local function served(row) return ("%s at %d bits, %.3g req/s"):format(row.layou
 
 -- What was asked of bits and quality, given up.
 local function without_bounds(asked)
-  local words = {}
-  for _, name in ipairs { "bitwidths", "kv_bitwidths", "quality", "kernel_set", "tensor_parallel",
-    "pipeline_parallel" } do
-    if asked[name] ~= nil then words[#words + 1] = name end
+  local given_up, changes = {}, { bitwidths = { 16, 8, 4 } }
+  for _, name in ipairs { "kv_bitwidths", "quality", "kernel_set", "tensor_parallel", "pipeline_parallel" } do
+    if asked[name] ~= nil then
+      changes[name], given_up[#given_up + 1] = false, "--" .. name:gsub("_", "-")
+    end
   end
-  if #words == 0 then return nil end
-  local changes = { bitwidths = { 16, 8, 4 } }
-  for i, name in ipairs(words) do
-    if name ~= "bitwidths" then changes[name] = false end
-    words[i] = "--" .. name:gsub("_", "-")
-  end
+  if #given_up == 0 and asked.bitwidths == nil then return nil end
   local row = try(asked, changes)
-  return row and ("without %s: %s"):format(table.concat(words, ", "), served(row))
+  if not row then return nil end
+  local words = #given_up > 0 and { "without " .. table.concat(given_up, ", ") } or {}
+  -- Those of a checkpoint nobody has given: say what to give.
+  if asked.bitwidths then words[#words + 1] = ("with --bitwidths %d"):format(row.bitwidth) end
+  return ("%s: %s"):format(table.concat(words, ", "), served(row))
+end
+
+-- What all devices serve where the rate that is wanted is more.
+local function smaller_rate(asked)
+  if (asked.objective or "rate") == "rate" then return nil end
+  local row = try(asked, { objective = "rate" })
+  return row and ("at a smaller rate: all devices, %s"):format(served(row))
 end
 
 -- So many devices of a type, on nodes of eight as machines have them, and what they are called.
@@ -118,8 +125,10 @@ function M.lines(asked, reasons)
   for _, refusal in ipairs(reasons) do causes[refusal.cause] = true end
   local function add(text) lines[#lines + 1] = text end
   add(without_bounds(asked))
-  local looser_words = causes.latency and looser_limits(asked)
-  add(looser_words or nil)
+  local at_less = smaller_rate(asked)
+  add(at_less)
+  local looser_words = at_less or causes.latency and looser_limits(asked)
+  add(looser_words ~= at_less and looser_words or nil)
   add(more_devices(asked, cluster))
   if not no_cpu(cluster) then
     add(one_at_a_time(asked, "`tessera plan --batch-size 1 --save PLAN` and `tessera execute PLAN` run it here"))
