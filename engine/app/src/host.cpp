@@ -115,10 +115,12 @@ void print_out_of_memory() {
 void print_error(const lua_kit::ErrorReport& report) {
   std::fflush(stdout);
   constexpr std::size_t kShown = 16384;  // of a message; nobody reads megabytes
-  const ColourScope colours(terminal_facts(STDERR_FILENO).colour);
+  const Terminal facts = terminal_facts(STDERR_FILENO);
+  const ColourScope colours(facts.colour);
   std::string text = paint(Tone::bad, "tessera:") + " ";
   text += printable(std::string_view(report.message).substr(0, kShown));
   text += report.message.size() > kShown ? "...\n" : "\n";
+  if (facts.knows_columns) text = wrapped(text, static_cast<std::size_t>(facts.columns));
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, printable(value));
   };
