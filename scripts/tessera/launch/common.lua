@@ -145,8 +145,11 @@ local nginx_methods = { least_requests = "least_conn;", round_robin = "", random
 --- The router of a stream that router.sh is: the one asked for, or where nginx has none like it the fewest connections.
 function M.launched_router(name) return nginx_methods[name] and name or "least_requests" end
 
+--- What router.sh makes beside itself.
+M.router_makes = { configuration = "router.nginx.conf", pid = "router.pid", temporary = "router.temp" }
+
 --- nginx in front of several engines: each gets requests by its share of the plan's batch, or of a stream by what it
---- sustains.
+--- sustains. Prompts and answers of any length pass as they come; what nginx has compiled in for its files is root's.
 function M.router_script(layout, parts, port)
   local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
   local servers = {}
@@ -154,32 +157,45 @@ function M.router_script(layout, parts, port)
     servers[i] = ("    server $HOST_%d:%d weight=%d;"):format(part.spans[1].node - 1, M.port(i),
       layout.engines[i].share or layout.engines[i].batch_size)
   end
+  local makes = M.router_makes
   local more = {
-    'configuration="$PWD/router.nginx.conf"',
-    'cat > "$configuration" <<END',
+    "mkdir -p " .. makes.temporary,
+    ("cat > %s <<END"):format(makes.configuration),
     "daemon off;",
-    "pid $PWD/router.pid;",
+    ("pid %s;"):format(makes.pid),
+    "error_log stderr;",
     "events { worker_connections 4096; }",
     "http {",
     "  access_log off;",
-    "  upstream engines {",
-    ("    %s\n"):format(nginx_methods[M.launched_router(layout.router)]):gsub("^%s+$", "")
-      .. table.concat(servers, "\n"),
+  }
+  for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
+    more[#more + 1] = ("  %s_temp_path %s/%s;"):format(kind, makes.temporary, kind)
+  end
+  local method = nginx_methods[M.launched_router(layout.router)]
+  more[#more + 1] = "  upstream engines {"
+  if method ~= "" then more[#more + 1] = "    " .. method end
+  more[#more + 1] = table.concat(servers, "\n")
+  for _, line in ipairs {
     "  }",
     "  server {",
     ("    listen $LISTEN:%d;"):format(port),
+    "    client_max_body_size 0;",
     "    location / {",
     "      proxy_pass http://engines;",
     "      proxy_http_version 1.1;",
     "      proxy_set_header Connection '';",
+    "      proxy_request_buffering off;",
     "      proxy_buffering off;",
     "      proxy_read_timeout 3600s;",
     "    }",
     "  }",
     "}",
     "END",
-    'exec nginx -c "$configuration"',
-  }
+    "# Names in the configuration are beside this script. A log of its own that nginx may not open does no harm.",
+    ('exec nginx -p "$PWD/" -c %s'):format(makes.configuration),
+  } do
+    more[#more + 1] = line
+  end
   return script_of(lines, more)
 end
 

@@ -11,7 +11,8 @@ local solver = require "tessera.solver"
 local router_port = 9000
 
 -- What scripts make beside what was written.
-local made_later = { ["router.nginx.conf"] = true, ["router.pid"] = true }
+local made_later = {}
+for _, name in pairs(common.router_makes) do made_later[name] = true end
 
 -- Whether a folder that is there goes; raises where it may not.
 local function check_place(folder, overwrite)
