@@ -111,6 +111,24 @@ describe("the checkpoint of a name", function()
       function() chosen(llama, "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", engine_at(4)) end)
   end)
 
+  it("of another format or with a tag is refused with the id to name instead", function()
+    local function refuses(message, id, typed)
+      raises("invalid_argument", message,
+        function() checkpoint.choose({ model = sheet(id, typed) }, engine_at(4)) end)
+    end
+    local qwen = "Qwen/Qwen2.5-14B"
+    for _, tag in ipairs { "", ":Q4_K_M" } do
+      for _, host_name in ipairs { "", "hf.co/", "https://huggingface.co/" } do
+        local typed = host_name .. "bartowski/Qwen2.5-14B-Instruct-GGUF" .. tag
+        refuses(typed .. " is GGUF, which llama.cpp runs", qwen, typed)
+        refuses("made from (--model Qwen/Qwen2.5-14B-Instruct)", qwen, typed)
+      end
+      refuses("made from (--model Qwen/Qwen2.5-14B)", qwen, "a/Qwen2.5-14B-GGUF" .. tag)
+    end
+    refuses("name the model as Qwen/Qwen2.5-14B-Instruct,", qwen, "Qwen/Qwen2.5-14B-Instruct:main")
+    refuses("name the model as OWNER/NAME,", "Qwen/Qwen3-8B", "deepseek-r1:8b")
+  end)
+
   it("that is given is served as it is, or refused", function()
     assert.equal("fp8", checkpoint.given(engine_at(8, "fp8"), "a/b-BF16").quantization)
     assert.is_nil(checkpoint.given(engine_at(8, "fp8"), "a/b-FP8").quantization)

@@ -50,7 +50,7 @@ local others = {
 
 -- Which of these a name tells; nil where none.
 local function of_others(name)
-  local format = core.model_id(name).format or core.model_id(name:match "[^/]*$").format
+  local format = core.model_id(name).format or core.model_id(name:match("[^/]*$"):gsub(":.*", "")).format
   return format and others[format:match "^%w+"]
 end
 
@@ -114,13 +114,19 @@ end
 --- { kind = "given" | "as_published" | "public" | "online" | "quantise", id =, quantization =, note = }. `given` is
 --- what the user says. @raise where a checkpoint was named whose bits are not the plan's
 function M.choose(layout, engine, given)
-  local id = given or hub.id_of(layout.model)
-  local other = id and of_others(id)
-  if other then refuse("%s is %s; for vLLM name the model that it was made from", id, other) end
+  local id, typed = given or hub.id_of(layout.model), hub.typed(layout.model)
+  local typed_id = typed and hub.id_within(typed)
+  local name = id or typed_id and typed
+  local other = name and of_others(name)
+  if other then
+    local source = not given and hub.made_from(layout.model)
+    refuse("%s is %s; for vLLM name the model that it was made from%s", name, other,
+      source and " (--model " .. source .. ")" or "")
+  end
   if given then return M.given(engine, given) end
-  if not id and hub.typed(layout.model) then
-    refuse("'%s' is a checkpoint whose id is not known here; name the model as OWNER/NAME, or give --checkpoint",
-      hub.typed(layout.model))
+  if not id and typed then
+    refuse("'%s' is a checkpoint whose id is not known here; name the model as %s, or give --checkpoint", typed,
+      typed_id or "OWNER/NAME")
   end
   local bits = id and hub.bits_of_name(id)
   if bits and bits < 16 then

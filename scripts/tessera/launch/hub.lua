@@ -107,6 +107,19 @@ function M.id_of(model)
   return typed
 end
 
+--- OWNER/NAME in what was typed with a host before it or a tag or revision after it; nil where there is none.
+function M.id_within(typed)
+  local id = typed:gsub("^https?://", ""):gsub("^h[%w]+%.co/", ""):gsub("[:@].*$", "")
+  return is_id(id) and id or nil
+end
+
+--- The id that a copy of another format was made from, as far as its name is that of the model's sheet; else nil.
+function M.made_from(model)
+  local id, typed = sheet_id(model), M.typed(model)
+  if not id or not typed or not is_name_of(typed:match "[^/]*$", model.name) then return nil end
+  return core.model_id(typed).tuning == "instruct" and M.tuned_id(id) or id
+end
+
 --- The published copy of an id at `bitwidth`; kind int, w8a8 or fp8. nil where none is known.
 function M.copy_of(id, bitwidth, kind)
   for _, entry in ipairs(copies) do
