@@ -50,9 +50,25 @@ describe("tessera plan without a batch", function()
     assert.matches("best_homogeneous", text)
     assert.matches("As a stream", text)
     assert.is_true(widest(text) <= 80, text)
+    local changes = text:match "With other devices, planned anew:\n(.-)\nPrices"
+    for line in changes:gmatch "[^\n]+" do
+      assert.is_true(line:find " as fast" ~= nil or line:find "no faster" ~= nil or line:find "not fit" ~= nil, line)
+    end
+    assert.matches(", 0%.%d%d times as fast", changes)
     status, text, err = run("plan", "--model", "opt-125m", "--cluster", "1xL4", "--theta", "3", "--no-beside")
     assert.equal(0, status, err)
     assert.matches("since %-%-theta is", text)
+  end)
+
+  it("has servers of llama.cpp for a batch, of whose stream it says that nothing simulates it", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local status, text, err = run("plan", "--model", "llama-3.1-8b", "--cluster", "(2xRTX-4090)", "--launch",
+      "llama.cpp", "--out", folder)
+    os.execute("rm -rf " .. folder)
+    assert.equal(0, status, err)
+    assert.matches("As a stream: nothing here simulates", text)
+    assert.matches("takes requests of up to %d+ tokens, ", text)
   end)
 
   it("is not worse for a device of another vendor more", function()

@@ -101,6 +101,17 @@ describe("plans:export", function()
         assert.is_nil(options["--kv-transfer-config"])
       end
     end
+    local steps = read(path, "README.md")
+    local fewest, most = math.huge, 0
+    for i, one in ipairs(back.engines) do
+      local seats = tonumber(one.options["--max-num-seqs"])
+      fewest, most = math.min(fewest, seats), math.max(most, seats)
+      if not steps:find "%d at a time on each engine" then
+        assert.matches(("engine%%-%d%%-node%%-0.sh` %%([^\n]*, %d requests at a time%%)"):format(i - 1, seats), steps)
+      end
+    end
+    assert.matches((fewest < most and "tokens, %d to %d at a time by engine" or "tokens, %d at a time on each engine")
+      :format(fewest, most), steps)
     local places = gpus_of(path, row.engines)
     local used = 0
     for _ in pairs(places) do used = used + 1 end

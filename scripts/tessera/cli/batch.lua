@@ -129,14 +129,20 @@ local function fitted_table(rows)
   end
 end
 
+-- "1.27 times as fast": of how fast something is over the plan or the other plan.
+local function times_as_fast(ratio)
+  local text = (ratio < 0.1 and "%.2g" or "%.2f"):format(ratio)
+  return text == "1.00" and "as fast" or text .. " times as fast"
+end
+
 -- What mixing types of devices gains: "" where there is one type.
 local function mixing_text(rows, problem)
   if not problem.cluster or #device_types(problem.cluster) == 1 then return "" end
   for _, row in ipairs(rows) do
     if row.planner == "best_homogeneous" then
       if not row.speedup then return ("Gain of mixing: %s\n\n"):format(row.note) end
-      local gain = row.speedup > 1.0005 and ("%.2f times as fast as the best plan on one type of device"):format(
-        row.speedup) or "none, the best plan is on one type of device"
+      local gain = row.speedup > 1.0005 and times_as_fast(row.speedup) .. " as the best plan on one type of device"
+        or "none, the best plan is on one type of device"
       return ("Gain of mixing: %s (%s)\n\n"):format(gain, row.note)
     end
   end
@@ -152,15 +158,11 @@ local function beside_text(rows, problem)
     .. terminal.wrapped(advice(rows, problem))
 end
 
--- "1.34 s, 0.6 % slower"
+-- "1.34 s, 0.84 times as fast"
 local function change_words(row)
   if row.status == "no_better" then return "no faster" end
   if not row.latency_s then return row.status == "infeasible" and "does not fit" or "not known: the time limit came" end
-  local percent = 100 * (row.latency_ratio - 1)
-  local words = math.abs(percent) < 0.05 and "as fast"
-    or row.latency_ratio >= 2 and ("%.2g times as long"):format(row.latency_ratio)
-    or ("%.2g %% %s"):format(math.abs(percent), percent > 0 and "slower" or "faster")
-  return ("%s, %s"):format(core.format_seconds(row.latency_s), words)
+  return ("%s, %s"):format(core.format_seconds(row.latency_s), times_as_fast(1 / row.latency_ratio))
 end
 
 local function device_changes_text(rows, plan)

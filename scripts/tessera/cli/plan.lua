@@ -15,12 +15,18 @@ for _, name in ipairs { "model", "cluster", "prompt_tokens", "output_tokens", "l
 end
 for _, name in ipairs(stream.limits) do of_streams[name] = true end
 
+-- The flag that asks for servers that nothing here simulates.
+local function not_simulated(given)
+  for _, name in ipairs { "launch", "runtime" } do
+    if given[name] == "llama.cpp" then return name end
+  end
+end
+
 -- The flag that asks for a batch: --batch-size, or the first other that streams do not have.
 local function asked_by(given)
   if given.batch_size then return "batch_size" end
-  for _, name in ipairs { "launch", "runtime" } do
-    if given[name] == "llama.cpp" then return name end -- whose servers nothing simulates
-  end
+  local of_batches = not_simulated(given)
+  if of_batches then return of_batches end
   local names = {}
   for name in pairs(given) do
     if name ~= "names" and not of_streams[name] then names[#names + 1] = name end
@@ -41,7 +47,10 @@ end
 function M.main(given)
   local flag = asked_by(given)
   if not flag then return stream.main(stream_flags(given)) end
-  return batch.main(given, flag, function() return stream.line(stream_flags(given)) end)
+  return batch.main(given, flag, function()
+    if not_simulated(given) then return "As a stream: nothing here simulates servers of llama.cpp" end
+    return stream.line(stream_flags(given))
+  end)
 end
 
 return M

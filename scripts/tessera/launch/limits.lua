@@ -111,12 +111,27 @@ function M.of(layout, version)
   return list
 end
 
---- "requests of up to 8192 tokens, 64 at a time on each engine"
+-- The fewest and the most requests that an engine runs at a time.
+local function seats(list)
+  local fewest, most = math.huge, 0
+  for _, told in ipairs(list) do
+    fewest, most = math.min(fewest, told.max_num_seqs), math.max(most, told.max_num_seqs)
+  end
+  return fewest, most
+end
+
+--- Whether engines run unlike numbers of requests at a time.
+function M.are_unlike(list)
+  local fewest, most = seats(list)
+  return fewest < most
+end
+
+--- "requests of up to 8192 tokens, 64 at a time on each engine", "..., 64 to 256 at a time by engine"
 function M.text(list)
-  local seats = math.huge
-  for _, told in ipairs(list) do seats = math.min(seats, told.max_num_seqs) end
-  return ("requests of up to %d tokens, %d at a time%s"):format(list[1].max_model_len, seats,
-    #list > 1 and " on each engine" or "")
+  local fewest, most = seats(list)
+  return ("requests of up to %d tokens, %s"):format(list[1].max_model_len,
+    fewest < most and ("%d to %d at a time by engine"):format(fewest, most)
+      or ("%d at a time%s"):format(most, #list > 1 and " on each engine" or ""))
 end
 
 --- What to know of limits, in sentences.

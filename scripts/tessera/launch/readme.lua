@@ -26,11 +26,13 @@ local function steps_of(layout, parts, opt)
     add("`hosts.sh`: put the addresses of the nodes in, and copy this folder to every node.")
   end
   add("`./%s`: the weights. %s", opt.checkpoint_script, opt.checkpoint_text)
+  local are_unlike = limits.are_unlike(opt.limits)
   for i, part in ipairs(parts) do
+    local seats = are_unlike and (", %d requests at a time"):format(opt.limits[i].max_num_seqs) or ""
     for rank, span in ipairs(part.spans) do
       local role = layout.engines[i].role
-      add("on node %s: `./%s` (%s%s)", plain(layout.nodes[span.node].name), common.script_name(i, rank - 1),
-        role and role .. ": " or "", plain(common.stages_text(span.stages)))
+      add("on node %s: `./%s` (%s%s%s)", plain(layout.nodes[span.node].name), common.script_name(i, rank - 1),
+        role and role .. ": " or "", plain(common.stages_text(span.stages)), seats)
     end
   end
   add("`./wait.sh`, while these run: returns when every engine answers, or fails after half an hour.")
