@@ -46,12 +46,13 @@ describe("tessera plan without a batch", function()
       "8")
     assert.equal(0, status, err)
     assert.matches("an offline batch\n", text)
+    assert.matches("perplexity at most 1 %% above 16 bits, by the middle guess", (text:gsub("\n +", " ")))
     assert.matches("Gain of mixing: ", text)
     assert.matches("best_homogeneous", text)
     assert.matches("As a stream", text)
     assert.is_true(widest(text) <= 80, text)
     local changes = text:match "With other devices, planned anew:\n(.-)\nPrices"
-    for line in changes:gmatch "[^\n]+" do
+    for line in (changes .. "\n"):gsub("\n    +", " "):gmatch "[^\n]+" do
       assert.is_true(line:find " as fast" ~= nil or line:find "no faster" ~= nil or line:find "not fit" ~= nil, line)
     end
     assert.matches(", 0%.%d%d times as fast", changes)
@@ -69,6 +70,14 @@ describe("tessera plan without a batch", function()
     assert.equal(0, status, err)
     assert.matches("As a stream: nothing here simulates", text)
     assert.matches("takes requests of up to %d+ tokens, ", text)
+  end)
+
+  it("has the bound that is in force as its default, and no price of quality", function()
+    for _, verb in ipairs { "plan", "capacity" } do
+      local help = select(2, run(verb, "--help")):gsub("%s+", " ")
+      assert.matches("%-%-max%-perplexity%-increase [^%[]-default: 0.01 by the middle guess", help)
+      assert.is_nil(help:match "%-%-theta %.%.%. [^%[]*%[[^%]]*%] %[1%]")
+    end
   end)
 
   it("is not worse for a device of another vendor more", function()

@@ -31,6 +31,8 @@ OptionSpec prices_option();
 /// Adds the library's own options to those of a verb, so that flags and scripts cannot disagree.
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options);
 
+/// Adds the bounds on quality, with what verbs keep to where none is given.
+void add_quality_bound(OptionTable& table);
 /// Adds --launch, which says what it writes of whom, and what belongs to it.
 void add_launch_flags(OptionTable& table, OptionSpec launch);
 /// Lengths of a stream's requests where nobody says them; scripts see them in tessera.host.stream.

@@ -1,5 +1,6 @@
 -- `tessera plan --batch-size`: a plan of an offline batch, as the papers have it, beside what people run today.
 
+local bound_words = require "tessera.planning.bound_words"
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
@@ -20,16 +21,10 @@ local function chain_of(text)
   return names
 end
 
-local function quality_words(quality)
-  local words = {}
-  if quality.max_perplexity_increase then
-    words[#words + 1] = ("perplexity at most %g %% above 16 bits"):format(100 * quality.max_perplexity_increase)
-  end
-  if quality.min_accuracy_recovery then
-    words[#words + 1] = ("accuracy at least %g %% of 16 bits"):format(100 * quality.min_accuracy_recovery)
-  end
-  if #words == 0 then return ("quality floor %s"):format(quality.at_least) end
-  return table.concat(words, ", ")
+local function quality_words(problem)
+  local quality = problem.quality
+  if not quality then return ("theta %g %s"):format(problem.theta, problem.theta_unit) end
+  return quality.at and bound_words(quality) or ("quality floor %s"):format(quality.at_least)
 end
 
 local function settings(problem, planner, replicas, flag)
@@ -37,8 +32,6 @@ local function settings(problem, planner, replicas, flag)
   if not replicas then
     replicas = problem.searches_replicas and planner == ts.default_planner and "any number" or "1"
   end
-  local quality = problem.quality and quality_words(problem.quality)
-    or ("theta %g %s"):format(problem.theta, problem.theta_unit)
   local why = flag == "batch_size" and "" or (", since --%s is of one; without it a stream"):format(flag:gsub("_", "-"))
   return ("%s on %s: an offline batch%s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, "
     .. "KV cache %s bit, "
@@ -47,8 +40,8 @@ local function settings(problem, planner, replicas, flag)
     .. "(change them with --batch-size and so on: `tessera plan --help`)\n")
     :format(problem.model.name, problem.cluster.name, why, w.batch_size, w.prompt_tokens, w.output_tokens,
       table.concat(problem.bitwidths, " "), table.concat(problem.kv_bitwidths, " or "),
-      table.concat(problem.tensor_parallel, " or "), replicas, problem.objective, quality, problem.memory,
-      table.concat(problem.kernel_sets, " or "),
+      table.concat(problem.tensor_parallel, " or "), replicas, problem.objective, quality_words(problem),
+      problem.memory, table.concat(problem.kernel_sets, " or "),
       problem.use_all_devices and "every device in use" or "devices may be left out", planner,
       problem.cluster:topology())
 end

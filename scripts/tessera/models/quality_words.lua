@@ -24,9 +24,11 @@ plan says, asked or not:
                                      move, per token
   plan.quality.grade, .source        how close the measurements behind them are
 
-mid is the best guess, low to high holds 90 % of the truth. A bound is kept at
-the unfavourable end, so that it is broken by one model in twenty; quality = {
-..., at = "mid" } keeps it at the guess. Grades:
+mid is the best guess, low to high holds 90 % of the truth. A bound that you
+give is kept at the unfavourable end, so that it is broken by one model in
+twenty; quality = { ..., at = "mid" } keeps it at the guess. Where you give
+none, `tessera plan`, `tessera capacity` and ts.plan_serving keep perplexity at
+most 1 % above by the middle guess, as long as something fits so. Grades:
 
   measured  this model was measured: published, or by yourself (below)
   sibling   other sizes of its generation were (Llama-3.1-8B from Llama-3)

@@ -1,23 +1,11 @@
 -- Where no plan keeps a bound on perplexity or accuracy: the best quality that plans reach, and what to change.
 
+local bound_words = require "tessera.planning.bound_words"
 local core = require "tessera.core"
 
 local M = {}
 
 local strongest_theta, search_s = 1e9, 2
-
-local function percent(ratio) return ("%.2g %%"):format(100 * ratio) end
-
-local function asked(bound)
-  local words = {}
-  if bound.max_perplexity_increase then
-    words[#words + 1] = ("perplexity at most %s above 16 bits"):format(percent(bound.max_perplexity_increase))
-  end
-  if bound.min_accuracy_recovery then
-    words[#words + 1] = ("accuracy at least %.4g %% of it"):format(100 * bound.min_accuracy_recovery)
-  end
-  return table.concat(words, " and ")
-end
 
 -- The value that would have been kept, at the end of the band that the bound looks at.
 local function loosened(bound, quality)
@@ -43,7 +31,7 @@ function M.explain(problem, why, plan)
   local best = plan(free, { planner = "exact", time_limit_s = search_s })
   if not best then return why end
   local text = ("no plan that fits keeps the bound: %s. The best that fits: %s (grade %s). Ask for %s, or give more "
-    .. "memory or higher bitwidths%s"):format(asked(bound), best.quality.text, best.quality.grade,
+    .. "memory or higher bitwidths%s"):format(bound_words(bound), best.quality.text, best.quality.grade,
     loosened(bound, best.quality), best.quality.grade ~= "measured"
       and "; own losses (ts.indicator, kind divergence) narrow the band" or "")
   local told = core.why("infeasible", text)

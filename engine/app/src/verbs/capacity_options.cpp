@@ -4,7 +4,6 @@
 
 #include "engine_lua.h"
 #include "serving_lua.h"
-#include "tessera/core/quality.h"
 #include "tessera/core/record_options.h"
 #include "tessera/solver/deploy/serving_request.h"
 #include "verbs.h"
@@ -92,7 +91,7 @@ const OptionTable& capacity_options() {
                          .type = choice,
                          .doc = "rate: as many requests as possible; with --rate: cost, or gpus",
                          .choices = names_of<solver::ServingGoal>()});
-    take_flags(t, options_of<QualityBound>());
+    add_quality_bound(t);
     take_flags(t, options_of<solver::ServingRequest>());
     t.options.push_back({.name = "router",
                          .type = text,

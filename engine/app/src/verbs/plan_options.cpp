@@ -7,6 +7,7 @@
 #include "solver_lua.h"
 #include "tessera/core/quality.h"
 #include "tessera/core/record_options.h"
+#include "tessera/solver/deploy/plan_serving.h"
 #include "verbs.h"
 
 namespace tessera::app {
@@ -36,6 +37,17 @@ void add_launch_flags(OptionTable& table, OptionSpec launch) {
 void take_flags(OptionTable& table, const std::vector<OptionSpec>& options) {
   for (const OptionSpec& option : options) {
     if (option.flag) table.options.push_back(option);
+  }
+}
+
+void add_quality_bound(OptionTable& table) {
+  static const std::string doc = fmt::format(
+      "{}, kept at the unfavourable end; default: {:g} by the middle guess, as long as "
+      "that fits and no flag says otherwise what quality is worth",
+      options_of<QualityBound>().front().doc, *solver::kDefaultQuality.max_perplexity_increase);
+  take_flags(table, options_of<QualityBound>());
+  for (OptionSpec& option : table.options) {
+    if (option.name == "max_perplexity_increase") option.doc = doc;
   }
 }
 
@@ -79,9 +91,17 @@ const OptionTable& plan_options() {
     t.doc = take_stream_defaults(t);
     add_stream_flags(t);
     take_flags(t, solver_lua::problem_options().options);
+    for (OptionSpec& option : t.options) {
+      if (option.name != "theta") continue;
+      option.doc =
+          "Price of quality loss in place of a bound; 1 beside other flags that take the "
+          "default bound away: --planner, --indicator, --preset, --memory, --theta-unit, "
+          "--objective paper";
+      option.default_text.clear();
+    }
     t.options.push_back(
         as_text("quality", "Quality floor: a planner whose omega may not be exceeded (uniform)"));
-    take_flags(t, options_of<QualityBound>());
+    add_quality_bound(t);
     t.options.push_back(as_text("indicator", "Indicator as a JSON or CSV file"));
     take_flags(t, solver_lua::plan_options().options);
     t.options.push_back({.name = "beside",
