@@ -1,4 +1,5 @@
 -- tessera man and tessera examples.
+local core = require "tessera.core"
 local examples = require "tessera.cli.examples"
 local host = require "tessera.host"
 local man = require "tessera.cli.man"
@@ -28,6 +29,7 @@ describe("markdown", function()
     assert.equal("    plan(x,\n        y, z)\n", code("plan(x, y, z)", 14))
     assert.equal("    -- says what\n    -- it is\n    run(x)\n", code("run(x)  -- says what it is", 17))
     assert.equal("    ls     what is\n           there\n", code("ls     what is there", 18))
+    assert.equal("    bash -x \\\n        -- a b\n", code("bash -x -- a b", 17))
   end)
 
   it("makes headings bold where asked", function()
@@ -57,6 +59,20 @@ describe("tessera man", function()
       assert.falsy(page:find("\27", 1, true), topic)
     end
     assert.truthy(count >= 11, list)
+  end)
+
+  it("has commands that can be copied: what is said of one beside it is a remark of the shell", function()
+    local folder, commands = host.installation.scripts_dir .. "/tessera/man", 0
+    for _, name in ipairs(core.folder_files(folder)) do
+      local text = core.read_file(folder .. "/" .. name)
+      for block in text:gmatch "\n```%l*\n(.-)\n```" do
+        for line in (block .. "\n"):gmatch "(tessera [^\n]*)\n" do
+          commands = commands + 1
+          assert.is_nil(line:match "^[^#]-%S  +[^#%s]", name .. ": " .. line)
+        end
+      end
+    end
+    assert.is_true(commands > 12, commands)
   end)
 
   it("writes the flags of a verb from the table that parses them", function()

@@ -138,7 +138,10 @@ local function add_item(block, opt, out)
   add_wrapped(text, first, (" "):rep(#first), opt, out)
 end
 
-local shells = { tessera = true, bash = true, vllm = true, cmake = true, ctest = true, hf = true, python3 = true }
+local shells = {}
+for _, name in ipairs { "tessera", "bash", "vllm", "cmake", "ctest", "hf", "python3", "torchrun" } do
+  shells[name] = true
+end
 
 -- A line of code, as it is where it fits. A remark goes before what it is about, what stands beside is continued there,
 -- and code is broken at blanks.
@@ -154,7 +157,9 @@ local function add_code(code, opt, out)
     out[#out + 1] = code
     return
   end
-  local before, mark, remark = code:match "^(.-)%s*(%-%-) (.*)$"
+  local is_shell = shells[code:match "%S+"] or code:find "^%s*%-%-%w"
+  local before, mark, remark
+  if not is_shell then before, mark, remark = code:match "^(.-)%s*(%-%-) (.*)$" end
   if not mark then before, mark, remark = code:match "^(.-)%s*(#) (.*)$" end
   if mark then
     add(remark, indent .. mark .. " ", indent .. mark .. " ", "")
@@ -165,7 +170,6 @@ local function add_code(code, opt, out)
   if head and #head <= opt.width * 0.7 then
     add(aside, head, (" "):rep(#head), "")
   else
-    local is_shell = shells[code:match "%S+"] or code:find "^%s*%-%-%w"
     add(code, indent, indent .. "    ", is_shell and " \\" or "")
   end
 end
