@@ -75,6 +75,19 @@ describe("tessera support", function()
     assert.is_true(row.devices >= 8)
     assert.is_string(row.why_not)
   end)
+  it("takes several devices, at a bitwidth that comes last", function()
+    local status, text = run("support", "llama-3.1-8b", "L4", "A10", "T4-16G", "4")
+    assert.equal(0, status)
+    local found = {}
+    for device, bits in text:gmatch "llama%-3.1%-8b on ([%w-]+), [^\n]*\n +(%d+) bit: fits" do
+      found[#found + 1] = device .. " " .. bits
+    end
+    assert.same({ "L4 4", "A10 4", "T4-16G 4" }, found)
+    status, text = run("support", "llama-3.1-8b", "L4", "A10", "--json")
+    assert.equal(0, status)
+    local list = core.from_json(text)
+    assert.same({ "L4", 4, 4 }, { list[1].device, #list[1].rows, #list[2].rows })
+  end)
   it("prices more than one device as they are launched, sharing every layer", function()
     local _, text = run("support", "llama-3.3-70b", "A100-80G", "16", "--json")
     local row = core.from_json(text).rows[1]
@@ -95,10 +108,10 @@ describe("tessera support", function()
     local err
     status, err = fails("support")
     assert.equal(2, status)
-    assert.matches("name a model, and a device", err)
+    assert.matches("name a model, and devices", err)
     status, err = fails("support", "llama-3.1-8b", "L4", "four")
     assert.equal(2, status)
-    assert.matches("'four' is no bitwidth", err)
+    assert.matches("'four' is neither a device .* nor a bitwidth", err)
     status, err = fails("support", "llama-3.1-8b", "L5")
     assert.equal(1, status)
     assert.matches("unknown device", err)

@@ -74,7 +74,7 @@ describe("the command line", function()
   local function tessera(...) return host.run_program({ host.program, ... }, "") end
 
   it("says what is a word without a flag", function()
-    for verb, usage in pairs { support = "MODEL [DEVICE]", indicator = "MODEL_DIR", generate = "MODEL" } do
+    for verb, usage in pairs { support = "MODEL [DEVICE [BITWIDTH]]", indicator = "MODEL_DIR", generate = "MODEL" } do
       local status, _, err = tessera(verb, "--model=opt-13b")
       assert.equal(2, status)
       local said = ("'--model'; it is a word without a flag: tessera %s %s\n"):format(verb, usage)

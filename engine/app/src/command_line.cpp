@@ -162,8 +162,7 @@ void drop_absent(FlagValues& values) {
   std::erase_if(values, [](const auto& entry) { return entry.second.empty(); });
 }
 
-// What a verb takes as a word of its own ("MODEL [DEVICE]", "MODEL_DIR") is no flag: says so; ""
-// for others.
+// What a verb takes as a word of its own ("MODEL_DIR") is no flag: says so; "" for others.
 std::string hint_on_word(const std::vector<CLI::App*>& verbs, const std::string& flag) {
   std::string word = flag.substr(2);
   std::transform(word.begin(), word.end(), word.begin(),

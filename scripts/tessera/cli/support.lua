@@ -1,4 +1,4 @@
--- `tessera support`: whether a model fits on a device and runs there, by bitwidth, and how sure its times are; of a
+-- `tessera support`: whether a model fits on devices and runs there, by bitwidth, and how sure its times are; of a
 -- model alone, on which devices.
 
 local core = require "tessera.core"
@@ -13,19 +13,28 @@ local most_devices = 64
 -- Devices of a node, which share every layer; more nodes are stages after one another.
 local node_devices = 8
 
--- Words of the command line: model, device or nil, bitwidth or nil.
+-- Words of the command line: model, devices (none: all of them), bitwidth or nil. A bitwidth is what comes last and is
+-- the name of no device.
 local function words_of(given)
   local names = given.names
-  if #names < 1 or #names > 3 then
-    core.raise("usage", "name a model, and a device and a bitwidth if you like: tessera support llama-3.1-8b L4 4",
+  if #names < 1 then
+    core.raise("usage", "name a model, and devices and a bitwidth if you like: tessera support llama-3.1-8b L4 A10 4",
       "tessera support")
   end
-  if not names[3] then return names[1], names[2] end
-  local bitwidth = tonumber(names[3])
-  if not bitwidth or bitwidth % 1 ~= 0 or bitwidth < 1 or bitwidth > 16 then
-    core.raise("usage", ("'%s' is no bitwidth; 3, 4, 8 and 16 are"):format(names[3]), "tessera support")
+  local last, bitwidth = #names, nil
+  local number = #names > 2 and tonumber(names[last])
+  if number and number % 1 == 0 and number >= 1 and number <= 16 then last, bitwidth = last - 1, number end
+  local devices = {}
+  for i = 2, last do
+    local ok, device = pcall(ts.device, names[i])
+    if not ok and i > 2 and i == #names then
+      core.raise("usage", ("'%s' is neither a device (tessera help devices) nor a bitwidth; 3, 4, 8 and 16 are"):format(
+        names[i]), "tessera support")
+    end
+    if not ok then error(device, 0) end
+    devices[#devices + 1] = device
   end
-  return names[1], names[2], bitwidth
+  return names[1], devices, bitwidth
 end
 
 local function problem_of(model, device, count, bitwidth, given)
@@ -166,21 +175,31 @@ local function settings(model, given)
     given.context_tokens), model.name
 end
 
--- What is known of one device, by bitwidth.
+-- What is known of one device, by bitwidth: as data, and whether it can have the model. Printed for people.
 local function of_device(model, device, bitwidth, given)
   local rows, any = {}, false
   for i, bits in ipairs(bitwidth and { bitwidth } or { 16, 8, 4, 3 }) do
     rows[i] = best_row(model, device, bits, given)
     any = any or rows[i].devices ~= nil
   end
-  if host.json then
-    host.set_result { model = model.name, device = device.name, context_tokens = given.context_tokens,
-      batch_size = given.batch_size, rows = rows }
-  else
+  if not host.json then
     local what, name = settings(model, given)
     print(("%s on %s, %s"):format(name, device.name, what))
     for _, row in ipairs(rows) do terminal.say(terminal.wrapped("  " .. sentence(row, device) .. "\n")) end
   end
+  return { model = model.name, device = device.name, context_tokens = given.context_tokens,
+    batch_size = given.batch_size, rows = rows }, any
+end
+
+-- What is known of each of some devices; as data a list where they are several.
+local function of_devices(model, devices, bitwidth, given)
+  local list, any = {}, false
+  for i, device in ipairs(devices) do
+    local has_it
+    list[i], has_it = of_device(model, device, bitwidth, given)
+    any = any or has_it
+  end
+  if host.json then host.set_result(#list > 1 and list or list[1]) end
   return any
 end
 
@@ -198,9 +217,9 @@ local function of_all(model, given)
   return #rows > 0
 end
 
---- @param given table the flags; names: model, device, bitwidth
+--- @param given table the flags; names: model, devices, bitwidth
 function M.main(given)
-  local model_name, device_name, bitwidth = words_of(given)
+  local model_name, devices, bitwidth = words_of(given)
   given.batch_size = given.batch_size or 1
   local model = ts.model(model_name)
   given.context_tokens = given.context_tokens or math.min(4096, model.max_context_tokens)
@@ -209,8 +228,8 @@ function M.main(given)
       model.max_context_tokens, model.name), "--context-tokens")
   end
   local any
-  if device_name then
-    any = of_device(model, ts.device(device_name), bitwidth, given)
+  if #devices > 0 then
+    any = of_devices(model, devices, bitwidth, given)
   else
     any = of_all(model, given)
   end

@@ -70,9 +70,9 @@ const OptionTable& support_options() {
   using enum OptionType;
   static const OptionTable options{
       "tessera support",
-      "Whether a model fits on a device and runs there, by bitwidth: memory, kernels, what was "
-      "measured; more devices, sharing each layer, where one is too small. MODEL alone: on which "
-      "devices, a line each",
+      "Whether a model fits on each DEVICE and runs there, at each BITWIDTH or the one that comes "
+      "last: memory, kernels, what was measured; more devices, sharing each layer, where one is "
+      "too small. MODEL alone: on which devices, a line each",
       "",
       {
           {.name = "kernel_set", .type = text, .doc = "Kernels to look at; default: all that ship"},
