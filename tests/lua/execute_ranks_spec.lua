@@ -64,7 +64,7 @@ describe("c10d between stages", function()
     end
     local run = ts.execute(plan, opt)
     assert.equal("failed", run.state)
-    assert.matches("^stage 2 %(rank 1, host 127.0.0.1, process %d+%): did not answer for 4 s", run.why)
+    assert.matches("^stage 1 %(rank 1, host 127.0.0.1, process %d+%): did not answer for 4 s", run.why)
     local noticed_s = run.faults[1].at_s - stopped_s
     assert.is_true(noticed_s > 2.5 and noticed_s < 5.5, noticed_s) -- 5 s, and what a busy machine is late
   end, no_torch)

@@ -97,7 +97,7 @@ describe("ts.execute", function()
     assert.matches("priced for T4%-16G", run.not_predicted) -- no prediction of a GPU stands beside a CPU's times
     local text = require("tessera.core").read_file(trace)
     os.remove(trace)
-    assert.matches("stage 2, rank 1", text)
+    assert.matches("stage 1 %(layers 8%-11%)", text)
   end)
 
   it_runs("takes the time of devices and links that are not here, with the same tokens", function()
@@ -253,7 +253,7 @@ describe("ts.execute", function()
     local run = ts.execute(plan, opt)
     assert.equal("failed", run.state)
     assert.is_true(run.partial)
-    assert.matches("^stage 2 %(rank 1, host 127.0.0.1, process %d+%): ended by signal 9 %(Killed%); %d of 10 prompts",
+    assert.matches("^stage 1 %(rank 1, host 127.0.0.1, process %d+%): ended by signal 9 %(Killed%); %d of 10 prompts",
       run.why)
     local kept = 0
     for i in ipairs(texts) do kept = kept + (run.tokens[i] and 1 or 0) end
@@ -297,6 +297,24 @@ describe("ts.execute", function()
     assert.equal("b", run.requests[2].id)
   end)
 
+  -- As plans say it, from 0; rank is a word where ranks share a stage.
+  it_runs("is told by the command line as plans tell it, within 80 columns", function()
+    local prompts, file = support.temporary "The cat\nOne day\n", support.temporary()
+    for _, case in ipairs {
+      { { { 8, 16 }, { 4, 16 } }, { "stage 0, layers 0-7:", "stage 1, layers 8-11:" } },
+      { { { 11, 16 }, { 1, 16 } }, { "stage 0, layers 0-10:", "stage 1, layer 11:" } },
+    } do
+      plan_of(case[1]):save(file)
+      local status, out, err = host.run_program({ "env", "COLUMNS=80", host.program, "execute", file, "--device", "cpu",
+        "--model", path, "--prompts", prompts, "--max-tokens", "4" }, "")
+      assert.equal(0, status, err)
+      assert.equal(2, select(2, out:gsub("\n", "")))
+      for _, name in ipairs(case[2]) do assert.is_true(err:find("\n  " .. name, 1, true) ~= nil, err) end
+      assert.is_nil(err:find("rank", 1, true))
+      for line in err:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
+    end
+  end)
+
   it_runs("refuses what cannot run, before anything starts", function()
     local plan = plan_of { { 6, 4 }, { 6, 4 } }
     local function refuses(text, change, code)
@@ -306,9 +324,18 @@ describe("ts.execute", function()
     refuses("the list is empty", { prompts = {} })
     refuses("ts.execute.prompts[2]: give either prompt", { prompts = { "a", { max_tokens = 3 } } })
     refuses("more than the 100 that the plan's cache has for a request", { max_tokens = 98 })
+    local function of_length(count, max_tokens)
+      local long = {}
+      for i = 1, count do long[i] = 5 end
+      return { prompts = { { tokens = long } }, max_tokens = max_tokens }
+    end
+    refuses("give --max-tokens 1 (max_tokens = 1)", of_length(99, 2))
+    for _, count in ipairs { 100, 150 } do
+      refuses(count .. " tokens of prompt leave no room for an answer in the 100", of_length(count, 1))
+    end
     refuses("none of the 512", { prompts = { { tokens = { 5, 100000 } } } }, "out_of_range")
     refuses("is reached from other machines", { host = "0.0.0.0" })
-    refuses("stage 1 needs", { stage_memory_gib = 0.001 })
+    refuses("stage 0 needs", { stage_memory_gib = 0.001 })
     refuses("unknown option 'promts'", { promts = {} })
     local other = assert(ts.plan(ts.problem { model = "opt-125m", cluster = "1xT4-16G" }))
     support.raises("invalid_argument", "is not the model of the plan", function() ts.execute(other, options()) end)

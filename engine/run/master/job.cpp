@@ -91,7 +91,7 @@ bool Job::is_done() const {
 
 std::string Job::name_of_rank(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  std::string name = fmt::format("stage {} (rank {}", r.stage + 1, rank);
+  std::string name = fmt::format("stage {} (rank {}", r.stage, rank);
   if (engines_.size() > 1) name = fmt::format("engine {}, ", r.engine + 1) + name;
   if (!r.address.host.empty()) {
     name += fmt::format(", host {}, process {}", r.address.host, r.process);

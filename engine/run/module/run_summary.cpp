@@ -82,13 +82,15 @@ serving::BatchPipeline tracks_of(const Executed& executed, std::size_t engine) {
   serving::BatchPipeline pipeline;
   for (const StageReport& stage : executed.stages) {
     if (stage.engine != static_cast<std::int64_t>(engine) || stage.tensor_rank > 0) continue;
-    pipeline.stage_names.push_back(fmt::format("stage {}, rank {}", stage.stage + 1, stage.rank));
+    pipeline.stage_names.push_back(fmt::format("stage {} (layers {}-{})", stage.stage,
+                                               stage.first_layer,
+                                               stage.first_layer + stage.num_layers - 1));
   }
   std::size_t stages = pipeline.stage_names.size();  // more where some were lost
   for (const StageSpan& span : executed.spans.at(engine)) stages = std::max(stages, span.stage + 1);
   while (pipeline.stage_names.size() < stages) {
     pipeline.stage_names.push_back(
-        fmt::format("stage {}, which was lost", pipeline.stage_names.size() + 1));
+        fmt::format("stage {}, which was lost", pipeline.stage_names.size()));
   }
   return pipeline;
 }

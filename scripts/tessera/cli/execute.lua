@@ -32,14 +32,31 @@ local function comparison(run)
   return ("  %-14s %12s %12s %10s\n%s\n"):format("", "predicted", "measured", "error", table.concat(rows, "\n"))
 end
 
-local function stage_lines(run)
-  local lines = {}
+-- How many ranks each stage has, [engine][stage], and how many engines there are.
+local function ranks_by_stage(run)
+  local counts = {}
   for _, s in ipairs(run.stages) do
-    lines[#lines + 1] = ("  stage %d, rank %d, layers %d to %d: loaded in %s, weights %s, cache %s, resident %s (peak "
-      .. "%s), sent %s, busy %.0f %%"):format(s.stage, s.rank, s.first_layer + 1, s.first_layer + s.num_layers,
-      seconds(s.load_s), core.format_bytes(s.weight_bytes), core.format_bytes(s.kv_cache_bytes),
-      core.format_bytes(s.resident_bytes), core.format_bytes(s.peak_bytes), core.format_bytes(s.sent_bytes),
-      100 * (1 - s.idle_ratio))
+    counts[s.engine] = counts[s.engine] or {}
+    counts[s.engine][s.stage] = (counts[s.engine][s.stage] or 0) + 1
+  end
+  return counts
+end
+
+-- As plans number them: "replica 2, stage 0, rank 1 of 2, layers 0-11".
+local function stage_name(s, counts)
+  local ranks, layers = counts[s.engine][s.stage], ("%d"):format(s.first_layer)
+  if s.num_layers > 1 then layers = ("%d-%d"):format(s.first_layer, s.first_layer + s.num_layers - 1) end
+  return ("%sstage %d%s, layer%s %s"):format(#counts > 1 and ("replica %d, "):format(s.engine) or "", s.stage - 1,
+    ranks > 1 and (", rank %d of %d"):format(s.tensor_rank, ranks) or "", s.num_layers > 1 and "s" or "", layers)
+end
+
+local function stage_lines(run)
+  local lines, counts = {}, ranks_by_stage(run)
+  for i, s in ipairs(run.stages) do
+    lines[i] = ("  %s: loaded in %s, weights %s, cache %s, resident %s (peak %s), sent %s, busy %.0f %%"):format(
+      stage_name(s, counts), seconds(s.load_s), core.format_bytes(s.weight_bytes),
+      core.format_bytes(s.kv_cache_bytes), core.format_bytes(s.resident_bytes), core.format_bytes(s.peak_bytes),
+      core.format_bytes(s.sent_bytes), 100 * (1 - s.idle_ratio))
   end
   return table.concat(lines, "\n") .. "\n"
 end
@@ -72,9 +89,12 @@ local function value_of(options, name)
   end
 end
 
+local function say(text) terminal.err:write(host.wrapped("stderr", text)) end
+
 -- As it happens: who has started workers elsewhere is asked to start one again.
 local function fault_line(fault, options)
-  local line = ("fault at %s: stage %d (rank %d) %s"):format(seconds(fault.at_s), fault.stage, fault.rank, fault.why)
+  local line = ("fault at %s: stage %d (rank %d) %s"):format(seconds(fault.at_s), fault.stage - 1, fault.rank,
+    fault.why)
   local text = ({
     none = "the run ends",
     restarted = "it is started again",
@@ -132,12 +152,12 @@ function M.main(given)
     local has_torch = host.version.libtorch ~= "none"
     if here.launcher == "torchrun" and has_torch then options.transport = options.transport or "c10d" end
   end
-  function options.on_fault(fault) terminal.err:write(fault_line(fault, options)) end
+  function options.on_fault(fault) say(fault_line(fault, options)) end
   local run = ts.execute(plan, options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end
-  terminal.err:write(summary(run))
+  say(summary(run))
   if run.state == "failed" then
-    terminal.err:write(("tessera execute: %s; %s\n"):format(run.why, given.journal
+    say(("tessera execute: %s; %s\n"):format(run.why, given.journal
       and "the same command goes on with what the journal lacks"
       or "--journal FILE keeps answers, --recover goes on without being asked"))
     return 1

@@ -48,7 +48,7 @@ local function gpus_of(plan, opt)
     for k, stage in ipairs(engine.stages) do
       if #stage.gpus > 1 then
         core.refuse(path .. ".plan", ("stage %d of the plan is split over %d GPUs, and ranks of a stage share the "
-          .. "memory of a host here; %s"):format(k, #stage.gpus, on_cpu))
+          .. "memory of a host here; %s"):format(k - 1, #stage.gpus, on_cpu))
       end
       gpus[i][k] = elsewhere and "cuda:" .. stage.gpus[1] or take(stage.device)
     end
@@ -85,7 +85,7 @@ local function check_memory(plan, opt, gpus)
       total = total + bytes
       if opt.stage_memory_gib and opt.stage_memory_gib > 0 and bytes > opt.stage_memory_gib * 2 ^ 30 then
         core.refuse(path .. ".stage_memory_gib", ("stage %d needs %s (weights %s, KV cache %s, the rest activations "
-          .. "and embedding), more than %g GiB: plan with fewer bits, more stages or a smaller batch"):format(k,
+          .. "and embedding), more than %g GiB: plan with fewer bits, more stages or a smaller batch"):format(k - 1,
           core.format_bytes(bytes), core.format_bytes(stage.memory.weight_bytes),
           core.format_bytes(stage.memory.kv_cache_bytes), opt.stage_memory_gib))
       end

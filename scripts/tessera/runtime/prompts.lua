@@ -23,6 +23,20 @@ local function item_of(given, path)
   return given
 end
 
+-- Raises for a prompt that the plan's cache of `limit` tokens a request has no room for, with its answer.
+local function check_room(prompt, limit, path)
+  local length = #prompt.tokens
+  if not limit or length + prompt.max_tokens <= limit then return end
+  local of_cache = ("the %d that the plan's cache has for a request (its workload's longest prompt and output)"):format(
+    limit)
+  if length >= limit then
+    core.refuse(path, ("%d tokens of prompt leave no room for an answer in %s; shorten the prompt, or plan with a "
+      .. "longer one (--prompt-tokens %d, prompt_tokens = %d)"):format(length, of_cache, length, length))
+  end
+  core.refuse(path, ("%d tokens of prompt and %d of answer are more than %s; plan with longer ones, or give "
+    .. "--max-tokens %d (max_tokens = %d)"):format(length, prompt.max_tokens, of_cache, limit - length, limit - length))
+end
+
 --- { tokens =, max_tokens =, seed =, id = } of each. @param asked table max_tokens, seed, limit (of prompt and answer
 --- together, or nil) and limit_name
 function M.of(list, tokenizer, asked)
@@ -42,11 +56,7 @@ function M.of(list, tokenizer, asked)
       id = item.id,
     }
     if #prompt.tokens == 0 then core.refuse(path, "it has no token") end
-    if asked.limit and #prompt.tokens + prompt.max_tokens > asked.limit then
-      core.refuse(path, ("%d tokens of prompt and %d of answer are more than the %d that the plan's cache has for a "
-        .. "request (its workload's longest prompt and output); plan with longer ones, or give max_tokens = %d"):format(
-        #prompt.tokens, prompt.max_tokens, asked.limit, math.max(1, asked.limit - #prompt.tokens)))
-    end
+    check_room(prompt, asked.limit, path)
     prompts[i] = prompt
   end
   return prompts
