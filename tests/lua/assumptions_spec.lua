@@ -43,6 +43,9 @@ describe("tessera run --set", function()
       err)
     assert.truthy(out:find("whose claims are about its own assumptions and are not checked", 1, true))
     assert.is_nil(out:find("claims:", 1, true))
+    out = out:gsub("\n +", " ")
+    assert.truthy(out:find("- of splitquant/table6, not of this run: theta 1 s per normalised omega", 1, true), out)
+    assert.truthy(out:find(" - solve_s is the wall-clock", 1, true), out)
     local ours, theirs = rows "mine", rows "splitquant/table6"
     assert.equal(#theirs, #ours)
     for i, row in ipairs(ours) do

@@ -37,6 +37,7 @@ local function fill()
     file:add(run, { point = { cluster = row[1], planner = row[2] }, status = "optimal",
       columns = { speed_tok_s = row[3], bits = 4, peak_bytes = 2 ^ 31 } })
   end
+  file:set_claims(run, { { text = "a is the faster", passed = true } })
   file:close()
 end
 
@@ -48,6 +49,20 @@ describe("the published numbers", function()
     assert.truthy(results():find(
       "cluster  planner  status   paper  speed_tok_s  diff     perplexity (paper)  bits  peak_bytes\n"
       .. "c1       a        optimal      8           10  +25.0 %                5.25     4  2147483648\n", 1, true))
+  end)
+
+  it("are not there where no row fits, which says what values there are", function()
+    local out, err, status = results("--where", "cluster=c3")
+    assert.equal(0, status)
+    assert.truthy(err:find("tessera: no row has cluster = c3: there are c1, c2\n", 1, true), err)
+    assert.is_nil(out:find("claim", 1, true))
+    out, err = results("--where", "cluster=c1,c2", "--where", "bits=3,5", "--json")
+    assert.truthy(err:find("no row has bits = 3 or 5: there are 4\n", 1, true), err)
+    assert.same({}, core.from_json(out))
+    err = select(2, results("--where", "planner=b", "--where", "speed_tok_s=10"))
+    assert.truthy(err:find("none of the 4 rows fits\n", 1, true), err)
+    assert.matches("\n1 of 1 claim passed\n", (results()))
+    assert.matches("\n1 of 1 claim passed by all 4 points\n", (results("--where", "cluster=c1")))
   end)
 
   it("stand in CSV under names that --columns takes, as ratios", function()

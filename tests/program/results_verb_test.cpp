@@ -144,7 +144,7 @@ TEST_F(ResultsVerb, FiltersAndSorts) {
       results({"llmpq/table4", "--where", "cluster=c9", "--json", "--results", "r.db"});
   EXPECT_EQ(none.status, 0);
   EXPECT_EQ(none.out, "[]\n");
-  EXPECT_THAT(none.err, HasSubstr("none of the 3 rows fits"));
+  EXPECT_THAT(none.err, HasSubstr("no row has cluster = c9: there are c1, c3"));
 }
 
 TEST_F(ResultsVerb, ShowsFailuresAtLength) {

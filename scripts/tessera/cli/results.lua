@@ -103,13 +103,16 @@ local function rows_of(file, run, given, printed)
   local options, asked = { meta = given.meta or given.failed }, given
   if not (selection.needs_all(given) or given.over) then options.failed, options.limit = given.failed, given.limit end
   local all = stored_rows.rows(file, run, options)
+  local stored = all
   if given.over then
     all, asked = means_of(all, given), setmetatable({ where = {} }, { __index = given })
   end
   all = published.annotate(all, printed)
   given.columns = published.expand(given.columns, printed, all)
   local found = selection.select(all, asked)
-  if #found == 0 and run.num_points > 0 then note(("none of the %d rows fits"):format(run.num_points)) end
+  if #found == 0 and run.num_points > 0 then
+    note(given.where and selection.why_none(stored, given.where) or ("none of the %d rows fits"):format(run.num_points))
+  end
   return found
 end
 
@@ -160,15 +163,17 @@ end
 
 local claim_words = { pass = "pass", fail = "FAIL", skipped = "skip", differs = "diff", note = "note" }
 
-local function claims_text(run)
-  if #run.claims == 0 then return "" end
+-- Claims are about all rows of a run, whichever are shown.
+local function claims_text(run, num_shown)
+  if #run.claims == 0 or num_shown == 0 then return "" end
   local lines = {}
   for i, claim in ipairs(run.claims) do
     lines[i] = ("  %s  %s%s%s\n"):format(claim_words[verdict.status(claim)], claim.text or "",
       claim.numbers and ": " .. claim.numbers or "",
       verdict.why(claim) and "; " .. verdict.why(claim) or "")
   end
-  return ("\n%s\n%s"):format(passed_text(verdict.count(run.claims), "claim"), table.concat(lines))
+  return ("\n%s%s\n%s"):format(passed_text(verdict.count(run.claims), "claim"),
+    num_shown < run.num_points and (" by all %d points"):format(run.num_points) or "", table.concat(lines))
 end
 
 local function heading(run, runs)
@@ -230,9 +235,9 @@ local function show(file, name, given)
   if format == "latex" then
     text = latex.write(page, caption_of(run, given))
   elseif format == "table" then
-    local beneath = failures(found, given.failed) .. claims_text(run)
-    text = heading(run, runs) .. sheet.table(page, given.out and math.huge)
-      .. (given.out and beneath or terminal.wrapped(beneath))
+    local beneath = failures(found, given.failed) .. claims_text(run, given.over and run.num_points or #found)
+    local fitted = given.out and function(lines) return lines end or terminal.wrapped
+    text = fitted(heading(run, runs)) .. sheet.table(page, given.out and math.huge) .. fitted(beneath)
   else
     text = sheet[format](page)
   end

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local rows = require "tessera.desk.rows"
+local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
 
@@ -39,20 +40,46 @@ local function check_columns(found, names, flag)
   end
 end
 
---- The rows that fit the words of --where.
-function M.where(found, words)
-  local conditions = M.conditions_of(words)
-  local names = {}
-  for name in pairs(conditions) do names[#names + 1] = name end
-  table.sort(names)
-  check_columns(found, names, "--where")
-  return rows.where(found, conditions)
-end
-
 local function less(a, b)
   if type(a) == "number" and type(b) == "number" then return a < b end
   if type(a) == type(b) then return tostring(a) < tostring(b) end
   return type(a) == "number" -- numbers before words
+end
+
+local most_shown = 12
+
+-- "no row has batch = 5: there are 1, 2, 4"
+local function values_text(all, name, wanted)
+  local seen, values = {}, {}
+  for _, row in ipairs(all) do
+    local value = rows.value(row, name)
+    if value ~= nil and not seen[value] then
+      seen[value], values[#values + 1] = true, value
+    end
+  end
+  table.sort(values, less)
+  local words = {}
+  for i = 1, math.min(#values, most_shown) do words[i] = type(values[i]) == "table" and "..." or tostring(values[i]) end
+  return ("no row has %s = %s: there are %s%s"):format(name, table.concat(wanted, " or "), table.concat(words, ", "),
+    #values > most_shown and (" and %d more"):format(#values - most_shown) or "")
+end
+
+--- Why no row of `all` fits the words of --where: the conditions that none fits, with what values there are.
+function M.why_none(all, words)
+  local conditions, texts = M.conditions_of(words), {}
+  for _, name in ipairs(sorted_keys(conditions)) do
+    if #rows.where(all, { [name] = conditions[name] }) == 0 then
+      texts[#texts + 1] = values_text(all, name, conditions[name])
+    end
+  end
+  return #texts > 0 and table.concat(texts, "; ") or ("none of the %d rows fits"):format(#all)
+end
+
+--- The rows that fit the words of --where.
+function M.where(found, words)
+  local conditions = M.conditions_of(words)
+  check_columns(found, sorted_keys(conditions), "--where")
+  return rows.where(found, conditions)
 end
 
 -- Rows without the column come last either way; equal ones keep their order.

@@ -184,6 +184,19 @@ local function identity(set)
   return table.concat(parts, "\n")
 end
 
+-- Its notes; one that speaks of what is changed says that it does not hold here.
+local function notes_of(experiment, names)
+  local notes = {}
+  for i, note in ipairs(experiment.notes or {}) do
+    notes[i] = note
+    for _, name in ipairs(names) do
+      local word = "%f[%w]" .. name:gsub("_", "[_ -]") .. "%f[%W]"
+      if note:lower():find(word) then notes[i] = ("of %s, not of this run: %s"):format(experiment.name, note) end
+    end
+  end
+  return notes
+end
+
 --- The experiment as --set and --as change it; itself where they are not given.
 function M.changed(experiment, options)
   if options.as and not options.set then core.raise("usage", "--as: it belongs to --set", "--as") end
@@ -201,10 +214,10 @@ function M.changed(experiment, options)
   end
   local text = text_of(names, set)
   local note = ("changed by --set: %s; all else is that of %s, whose claims are about its own assumptions and are not "
-    .. "checked; the notes below are about these, too"):format(text, experiment.name)
+    .. "checked; its notes follow"):format(text, experiment.name)
   return setmetatable({
     name = name_of(experiment, options.as, text), keys = keys, points = points, quick_points = quick_points,
-    columns = without(experiment.columns, parameters), notes = { note, unpack(experiment.notes or {}) },
+    columns = without(experiment.columns, parameters), notes = { note, unpack(notes_of(experiment, names)) },
     doc = ("%s (changed: %s)"):format(experiment.doc, text), set = set, of = experiment.name, parameters = parameters,
     changes = note, identity = identity(set),
   }, { __index = function(_, name) return name ~= "check" and experiment[name] or nil end })
