@@ -105,6 +105,28 @@ describe("ts.plot", function()
     assert.truthy(odd:svg():find("not shown: 1 not a number, 2 not finite", 1, true))
   end)
 
+  it("says whose marks stand behind those of others in the terminal", function()
+    local rows = {}
+    for i, planner in ipairs { "exact", "ilp", "adabits", "uniform" } do
+      for x = 1, 3 do
+        -- ilp is where exact is, adabits at one place of three, uniform nowhere.
+        local apart = ({ 0, 0, x > 1 and 5 or 0, 9 })[i]
+        table.insert(rows, { planner = planner, batch_size = x, latency_s = x + apart })
+      end
+    end
+    for _, kind in ipairs { "lines", "scatter" } do
+      local plot = ts.plot { kind = kind, rows = rows, x = "batch_size", y = "latency_s", by = "planner" }
+      local who = "■ ilp (3 of 3 points), ▲ adabits (1 of 3)\n"
+      for columns, between in pairs { [80] = " ", [44] = "\n  " } do
+        local text = plot:text(columns)
+        assert.truthy(text:find("\nbehind marks of others:" .. between .. who, 1, true), text)
+      end
+    end
+    local apart = ts.plot { kind = "lines", rows = { { a = 1, b = 1, c = "p" }, { a = 1, b = 9, c = "q" } }, x = "a",
+      y = "b", by = "c" }
+    assert.is_nil(apart:text(80):find("behind", 1, true))
+  end)
+
   it("draws rows of one category side by side", function()
     local svg = ts.plot({ kind = "bars", x = "a", y = "b", rows = { { a = "x", b = 1 }, { a = "x", b = 2 } } }):svg()
     local places = {}

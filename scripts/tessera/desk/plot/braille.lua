@@ -36,13 +36,14 @@ function Grid:line(x1, y1, x2, y2, paint)
   for i = 0, steps do self:set(round(ax + (bx - ax) * i / steps), round(ay + (by - ay) * i / steps), paint) end
 end
 
---- One character in the cell of that place; the first of several stays.
+--- One character in the cell of that place; the first of several stays. Returns whether it is to be seen.
 function Grid:mark(x, y, character, paint)
   local px, py = self:pixel(x, y)
   local at = math.floor(py / 4) * self.width + math.floor(px / 2)
-  if self.marks[at] then return end
+  if self.marks[at] then return self.marks[at] == character end
   self.marks[at] = character
   self.paints[at] = paint
+  return true
 end
 
 local function braille(value)

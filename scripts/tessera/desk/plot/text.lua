@@ -140,8 +140,9 @@ local function draw_intervals(grid, points, opt, at)
   end
 end
 
+-- Draws all series; returns how many points of each stand behind the mark of another: { [series] = count }.
 local function draw_points(grid, data, opt, at)
-  local dots = data.num_points > 200
+  local dots, hidden = data.num_points > 200, {}
   for _, series in ipairs(data.series) do draw_intervals(grid, series.points, opt, at) end
   for i, series in ipairs(data.series) do
     if opt.kind == "lines" or opt.kind == "cdf" then
@@ -154,9 +155,35 @@ local function draw_points(grid, data, opt, at)
     end
     for _, point in ipairs(series.points) do
       local x, y = at(point)
-      if dots then grid:dot(x, y, colour_of(i)) else grid:mark(x, y, mark_of(i), colour_of(i)) end
+      if dots then
+        grid:dot(x, y, colour_of(i))
+      elseif not grid:mark(x, y, mark_of(i), colour_of(i)) then
+        hidden[i] = (hidden[i] or 0) + 1
+      end
     end
   end
+  return hidden
+end
+
+-- "behind the marks of others: ilp (3 of 3 points), adabits (1 of 3)", wrapped.
+local function hidden_lines(data, hidden, facts, lines)
+  local parts = {}
+  for i, series in ipairs(data.series) do
+    if hidden[i] then
+      parts[#parts + 1] = ("%s %s (%d of %d%s)"):format(mark_of(i), series.name, hidden[i], #series.points,
+        #parts == 0 and " points" or "")
+    end
+  end
+  if #parts == 0 then return end
+  local line = "behind marks of others:"
+  for i, part in ipairs(parts) do
+    if i < #parts then part = part .. "," end
+    if terminal.width(line) + 1 + terminal.width(part) > facts.columns then
+      lines[#lines + 1], line = line, " "
+    end
+    line = line .. " " .. part
+  end
+  lines[#lines + 1] = terminal.fit(line, facts.columns)
 end
 
 local function points(data, opt, facts, lines)
@@ -175,7 +202,7 @@ local function points(data, opt, facts, lines)
       before = { x, y }
     end
   end
-  draw_points(grid, data, opt, at)
+  local hidden = draw_points(grid, data, opt, at)
   lines[#lines + 1] = opt.y_label or y_unit.label
   local texts = {}
   for _, tick in ipairs(y_axis.ticks) do
@@ -189,6 +216,7 @@ local function points(data, opt, facts, lines)
   lines[#lines + 1] = x_line(x_axis, left + 1, grid.width)
   lines[#lines + 1] = terminal.pad("", left + 1) .. (opt.x_label or x_unit.label)
   legend(data, lines, facts)
+  hidden_lines(data, hidden, facts, lines)
   local interval = read.interval_name(data, opt)
   if interval then lines[#lines + 1] = (opt.kind == "lines" and "⠒ " or "⡇ ") .. interval end
   if opt.kind == "pareto" then lines[#lines + 1] = "⠒ front: nothing better in both" end
