@@ -80,6 +80,21 @@ describe("tessera plan without a batch", function()
     end
   end)
 
+  it("refuses what a flag says before anything is printed, by the flag's name", function()
+    for _, case in ipairs {
+      { { "--planner", "steepst" }, "^tessera: %-%-planner: unknown planner 'steepst'" },
+      { { "--planner", "exact,steepst" }, "^tessera: %-%-planner: unknown planner 'steepst'" },
+      { { "--usd-per-hour", "L4=-1" }, "^tessera: %-%-usd%-per%-hour L4=%-1: %-1 is out of range; give a number" },
+      { { "--usd-per-hour", "L5=1" }, "^tessera: %-%-usd%-per%-hour L5=1: unknown device 'L5'" },
+      { { "--objective", "foo" }, "'foo' is not a choice; give one of 'steady', 'paper'\n" },
+    } do
+      local status, text, err = run("plan", "--model", "llama-3.1-8b", "--cluster", "1xL4", unpack(case[1]))
+      assert.is_true(status == 1 or status == 2)
+      assert.equal("", text)
+      assert.matches(case[2], err)
+    end
+  end)
+
   it("is not worse for a device of another vendor more", function()
     local function rate(cluster)
       local status, text, err = run("plan", "--model", "llama-3.1-8b", "--cluster", cluster, "--json")

@@ -1,4 +1,5 @@
 -- What a column's name says: its unit, in which one it reads well, and which way is better.
+local core = require "tessera.core"
 local units = require "tessera.desk.units"
 
 describe("units", function()
@@ -25,6 +26,10 @@ describe("units", function()
     assert.equal("1.5 s", shown("latency_s", 1.5))
     assert.equal("20 ms", shown("latency_s", 0.02))
     assert.equal("30 us", shown("latency_s", 3e-5))
+    for text, seconds in pairs { ["0.1 us"] = 1e-7, ["0.00 s"] = 4e-8, ["50.0 us"] = 5e-5 } do
+      assert.equal(text, core.format_seconds(seconds))
+    end
+    for _, nothing in ipairs { 0, 1e-12, -1e-12 } do assert.equal("0.00 s", core.format_seconds(nothing)) end
     assert.equal("900 GB/s", shown("memory_bytes_per_s", 9e11))
     assert.equal("65 Tflop/s", shown("fp16_flop_per_s", 65e12))
   end)

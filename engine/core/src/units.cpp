@@ -21,7 +21,9 @@ std::string format_seconds(double seconds) {
     const auto minutes = static_cast<std::int64_t>(std::llround(size / 60));
     return fmt::format("{}{} h {:02} min", seconds < 0 ? "-" : "", minutes / 60, minutes % 60);
   }
-  if (size >= 1 || size == 0) return fmt::format("{:.2f} s", seconds);
+  constexpr double kNothing = 0.5e-7;  // 0.0 us
+  if (size < kNothing) return "0.00 s";
+  if (size >= 1) return fmt::format("{:.2f} s", seconds);
   if (size >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
   return fmt::format("{:.1f} us", seconds * 1e6);
 }

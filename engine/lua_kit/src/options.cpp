@@ -42,7 +42,9 @@ std::string check_choice(lua_State* L, const std::string& path, const OptionSpec
   }
   std::string text = check_text(L, -1, path);
   if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-    refuse(path, quote(text) + " is not a choice" + did_you_mean(text, choices) + "; give " +
+    const bool is_near = !nearest_names(text, choices).empty();
+    refuse(path, quote(text) + " is not a choice" +
+                     (is_near ? did_you_mean(text, choices) + " Give " : "; give ") +
                      describe_range(spec));
   }
   return text;

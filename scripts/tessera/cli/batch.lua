@@ -6,6 +6,7 @@ local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
+local planner_names = require "tessera.plugins.planners"
 local solver = require "tessera.solver"
 local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
@@ -13,12 +14,16 @@ local ts = require "tessera"
 
 local M = {}
 
--- "adabits,bitwidth_transfer_lua" is a chain.
+-- What --planner names: "adabits,bitwidth_transfer_lua" is a chain. A name that nobody has is refused before anything
+-- is printed.
 local function chain_of(text)
-  if not text or not text:find(",", 1, true) then return text end
+  if not text then return nil end
   local names = {}
-  for name in (text .. ","):gmatch "%s*(.-)%s*," do names[#names + 1] = name end
-  return names
+  for name in (text .. ","):gmatch "%s*(.-)%s*," do
+    names[#names + 1] = name
+    planner_names.named(name, "--planner")
+  end
+  return #names > 1 and names or text
 end
 
 local function quality_words(problem)

@@ -44,10 +44,10 @@ end
 
 -- As plans number them: "replica 2, stage 0, rank 1 of 2, layers 0-11".
 local function stage_name(s, counts)
-  local ranks, layers = counts[s.engine][s.stage], ("%d"):format(s.first_layer)
+  local of_stage, layers = counts[s.engine][s.stage], ("%d"):format(s.first_layer)
   if s.num_layers > 1 then layers = ("%d-%d"):format(s.first_layer, s.first_layer + s.num_layers - 1) end
   return ("%sstage %d%s, layer%s %s"):format(#counts > 1 and ("replica %d, "):format(s.engine) or "", s.stage - 1,
-    ranks > 1 and (", rank %d of %d"):format(s.tensor_rank, ranks) or "", s.num_layers > 1 and "s" or "", layers)
+    of_stage > 1 and (", rank %d of %d"):format(s.tensor_rank, of_stage) or "", s.num_layers > 1 and "s" or "", layers)
 end
 
 local function stage_lines(run)

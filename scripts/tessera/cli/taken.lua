@@ -26,7 +26,12 @@ function M.cluster(given)
       core.raise("usage", ("'%s' is no price of a device type; write A100-80G=1.29 (USD/h)"):format(text),
         "--usd-per-hour")
     end
-    cluster = cluster:priced(device, tonumber(price))
+    local ok, priced = pcall(cluster.priced, cluster, device, tonumber(price))
+    if not ok then
+      core.raise(priced.code, ("--usd-per-hour %s: %s"):format(text, priced.message:gsub("^[%w:]+: ", "")),
+        "--usd-per-hour")
+    end
+    cluster = priced
   end
   return cluster
 end
