@@ -4,14 +4,19 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 
-local function run(...) return host.run_program({ "env", "COLUMNS=80", host.program, ... }, "") end
-
 local function widest(text)
   local most = 0
   for line in text:gmatch "[^\n]+" do
     most = math.max(most, select(2, line:gsub("[^\128-\191]", "")))
   end
   return most
+end
+
+-- At 80 columns; the error as it was before it was wrapped.
+local function run(...)
+  local status, text, err = host.run_program({ "env", "COLUMNS=80", host.program, ... }, "")
+  assert.is_true(widest(err) <= 80, err)
+  return status, text, (err:gsub("\n    +", " "))
 end
 
 describe("tessera plan without a batch", function()
@@ -119,7 +124,7 @@ describe("tessera plan without a batch", function()
     assert.matches("with limits [%d.]+ times as long: ", err)
     status, _, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "2xRTX-4090", "--bitwidths", "16")
     assert.equal(3, status)
-    assert.matches("without %-%-bitwidths: [^\n]* at 4 bits", err)
+    assert.matches("with %-%-bitwidths 4: [^\n]* at 4 bits", err)
   end)
 end)
 
@@ -161,6 +166,8 @@ describe("what an expert would not sign", function()
     local status, _, err = run("plan", "--model", folder, "--cluster", "2xT4", "--prompt-tokens", "240")
     assert.equal(1, status)
     assert.matches("240 prompt and 38 output tokens are more than the 256 .- takes; shorten them", err)
+    local batch = answered("--model", folder, "--cluster", "2xT4", "--batch-size", "8")
+    assert.matches("prompt tokens 192, output tokens 37", (batch:gsub("%s+", " ")))
   end)
 
   it("is more cores than a CPU has, a Mac on a node of 32, or launch files for either", function()

@@ -11,6 +11,7 @@ local solver = require "tessera.solver"
 local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
+local usual_lengths = require "tessera.cli.usual_lengths"
 
 local M = {}
 
@@ -214,11 +215,22 @@ local function as_data(plan, problem)
   return data
 end
 
+-- A batch of the papers' lengths, where none are given, or shorter ones for a model that does not take them.
+local function with_usual_lengths(workload, model)
+  for name in pairs(workload) do
+    if name:find "_tokens$" or name == "file" or name == "lengths" then return workload end
+  end
+  local papers = core.workload {}
+  local usual = usual_lengths({ prompt_tokens = papers.prompt_tokens, output_tokens = papers.output_tokens }, model)
+  for name, tokens in pairs(usual) do workload[name] = tokens end
+  return workload
+end
+
 local function describe(given)
   local description = options.of_flags(given, "ts.problem")
   description.model, description.cluster = taken.model(given), taken.cluster(given)
   description.bitwidths = taken.bitwidths(description.model, description.bitwidths)
-  description.workload = options.of_flags(given, "ts.workload")
+  description.workload = with_usual_lengths(options.of_flags(given, "ts.workload"), description.model)
   description.quality = quality_of(given)
   return description
 end

@@ -14,6 +14,7 @@ local solver = require "tessera.solver"
 local terminal = require "tessera.terminal"
 local text_table = require "tessera.desk.text_table"
 local ts = require "tessera"
+local usual_lengths = require "tessera.cli.usual_lengths"
 
 local M = {}
 
@@ -21,24 +22,12 @@ local M = {}
 local defaults = { prompt_tokens = host.stream.prompt_tokens, output_tokens = host.stream.output_tokens, length_cv = 0,
   burstiness = 1, seed = 1, scheduler = "vllm_v1" }
 
-local share_of_context = 0.9 -- of requests as usual, where the context is shorter than those
-
--- The usual length by the name of its flag, shorter for a model that does not take it. A model that there is not
--- is left to the search, which refuses it by its own name for it.
-local function usual_tokens(name, model)
-  local found, shape = pcall(core.model, model)
-  if not found then return defaults[name] end
-  local all, context = defaults.prompt_tokens + defaults.output_tokens, shape.max_context_tokens
-  if all <= context then return defaults[name] end
-  return math.max(1, math.floor(defaults[name] / all * share_of_context * context))
-end
-
 -- Flags with what stands in for those that are not given.
 local function with_defaults(flags)
   return setmetatable({}, { __index = function(_, name)
     if flags[name] ~= nil then return flags[name] end
     if (name == "prompt_tokens" or name == "output_tokens") and flags.model then
-      return usual_tokens(name, taken.model(flags))
+      return usual_lengths(defaults, taken.model(flags))[name]
     end
     return defaults[name]
   end })
