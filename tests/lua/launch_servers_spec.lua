@@ -153,6 +153,32 @@ describe("the checkpoint of a name", function()
   end)
 end)
 
+describe("the router", function()
+  it("passes prompts of any length, as any user", function()
+    local path = fresh()
+    assert(assert(ts.plan({ model = "llama-3.1-8b", cluster = "(4xA100-80G)", kernel_set = "vllm",
+      workload = { prompt_tokens = 256, output_tokens = 32, batch_size = 8 } }, { replicas = 2 })):export("vllm", path))
+    local function bash(command) return host.run_program({ "bash", "-c", command }, "") end
+    local no_server = ("cd '%s' && nginx() { :; } && exec() { :; } && . ./router.sh"):format(path)
+    assert.equal(0, (bash(no_server)))
+    local configuration = support.read(path .. "/router.nginx.conf")
+    for _, line in ipairs { "client_max_body_size 0", "proxy_request_buffering off", "proxy_buffering off" } do
+      assert.matches("\n%s*" .. line .. ";", configuration)
+    end
+    local status, out = bash "nginx -V 2>&1"
+    if status ~= 0 then return pending "there is no nginx" end
+    -- What nginx has for its files and this configuration does not say, it would make where it was built to.
+    local count = 0
+    for kind in out:gmatch "%-%-http%-([%w-]+)%-temp%-path=" do
+      count = count + 1
+      assert.matches("\n%s*" .. kind:gsub("-", "_") .. "_temp_path router.temp/", configuration)
+    end
+    assert.is_true(count == 0 or count == 5, count)
+    local _, text, err = host.run_program({ "nginx", "-t", "-p", path .. "/", "-c", "router.nginx.conf" }, "")
+    assert.matches("syntax is ok", text .. err)
+  end)
+end)
+
 describe("the share of the KV cache that one request may need", function()
   local models = {
     ["meta-llama/Llama-3.1-8B-Instruct + EAGLE head"] = "llama-3.1-8b", ["Qwen/Qwen3-14B-AWQ"] = "qwen3-14b",
