@@ -75,7 +75,9 @@ function M.main(given)
   if #given.names ~= 1 then fail("tessera plot", ("one experiment belongs here, got %d"):format(#given.names)) end
   local file = store.open(given.results or "results.db", { read_only = true })
   local run = selection.run(file, given.names[1], given.run)
-  local list = selection.where(stored_rows.rows(file, run, {}), given.where)
+  local all = stored_rows.rows(file, run, {})
+  local list = selection.where(all, given.where)
+  if #all > 0 and #list == 0 then fail("--where", selection.why_none(all, given.where)) end
   local plots = {}
   for i, spec in ipairs(wanted(run, list, given)) do plots[i] = drawn(spec, list) end
   file:close()

@@ -264,8 +264,9 @@ local function diff(file, name, given)
   local newest = selection.run(file, name, given.run)
   local first, first_name = side(file, name, words[1])
   local second, second_name = side(file, name, words[2] or tostring(newest.id))
-  local result = rows_diff.compare(selection.where(first, given.where), selection.where(second, given.where),
-    given.columns)
+  local kept, other = selection.where(first, given.where), selection.where(second, given.where)
+  if given.where and #kept + #other == 0 then note(selection.why_none(first, given.where)) end
+  local result = rows_diff.compare(kept, other, given.columns)
   local format = format_of(given)
   if format == "json" then
     deliver(store.json(result), given)
