@@ -10,6 +10,7 @@
 
 #include "counted.h"
 #include "instances.h"
+#include "node_price.h"
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/device_name.h"
 #include "tessera/core/error.h"
@@ -24,7 +25,6 @@ namespace {
 
 constexpr double kMinGbps = 8e-9;
 constexpr double kMaxHostBytes = 1e18;
-constexpr double kMaxNodeUsdPerH = 1e6;
 
 // Of one type on one node.
 bool alike(const ClusterDevice& a, const ClusterDevice& b) {
@@ -68,24 +68,6 @@ Node read_node(JsonFields& fields, const std::string& path) {
   }
   check_record(node, FieldPath{path});
   return node;
-}
-
-// What a whole node costs: its devices share it, instead of their list prices.
-void read_price(JsonFields& fields, const std::string& path, std::size_t node_index,
-                Cluster& cluster) {
-  const auto usd_per_h = fields.optional_number("usd_per_h", 0, kMaxNodeUsdPerH);
-  const bool has_source = fields.has("price_source");
-  const std::string source = has_source ? fields.text("price_source") : "the cluster's";
-  if (has_source && !usd_per_h)
-    refuse_cluster(path, "price_source: of a usd_per_h, which is missing");
-  if (!usd_per_h) return;
-  const auto on_node = [&](const ClusterDevice& slot) { return slot.node_index == node_index; };
-  const auto count = std::count_if(cluster.devices.begin(), cluster.devices.end(), on_node);
-  for (ClusterDevice& slot : cluster.devices) {
-    if (!on_node(slot)) continue;
-    slot.device.price_usd_per_h = *usd_per_h / static_cast<double>(count);
-    slot.device.price_source = source;
-  }
 }
 
 const Json& array_at(JsonFields& fields, const char* key, std::size_t max_size,
@@ -218,7 +200,7 @@ void read_nested_nodes(const Json& nodes, const std::string& path, const DataFol
       read_device_entry(devices[k], fmt::format("{}: devices[{}]", node_path, k), i, names,
                         cluster);
     }
-    read_price(fields, node_path, i, cluster);
+    read_node_price(fields, node_path, i, cluster);
     if (fields.has("unknown_devices")) note_unknown(fields, node_path, i, cluster);
     if (fields.has("nvlink_pairs")) read_nvlink_pairs(fields, node_path, i, cluster);
     fields.finish();
