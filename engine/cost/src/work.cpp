@@ -20,7 +20,7 @@ const std::vector<NamedTraits>& traits_table() {
   static const std::vector<NamedTraits> table = {
       {"float16", {16, 16, "fp16"}}, {"bfloat16", {16, 16, "fp16"}}, {"int8_wo", {8, 16, "fp16"}},
       {"int4_wo", {4, 16, "fp16"}},  {"sq", {8, 8, "int8"}},         {"fp8", {8, 8, "fp8"}},
-      {"fp8_block", {8, 8, "fp8"}}};
+      {"fp8_static", {8, 8, "fp8"}}, {"fp8_block", {8, 8, "fp8"}}};
   return table;
 }
 
