@@ -26,6 +26,18 @@ const OptionTable& device_options() {
   return table;
 }
 
+/// Whether a table is as files have it, with the memory in another unit than the options'.
+bool has_memory_unit(lua_State* L, int index) {
+  if (!lua_istable(L, index)) return false;
+  const auto has = [&](const char* name) {
+    lua_getfield(L, index, name);
+    const bool is_there = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    return is_there;
+  };
+  return has("memory_gib") || has("memory_mib");
+}
+
 std::string summary(const Device& d) {
   return fmt::format("device {}: {}, {:.0f} GB/s, {:.1f} TFLOP/s fp16", d.name,
                      format_bytes(d.memory_bytes), d.memory_bytes_per_s / 1e9,
@@ -52,11 +64,8 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
     return std::make_shared<Device>(
         find_device(lua_kit::check_text(L, index, path), environment(L).folders, path));
   }
-  if (lua_istable(L, index)) {
-    const Json sheet = lua_kit::json_from_lua(L, index, path);
-    if (sheet.contains("memory_gib") || sheet.contains("memory_mib")) {
-      return std::make_shared<Device>(device_from_json(sheet, path));
-    }
+  if (has_memory_unit(L, index)) {
+    return std::make_shared<Device>(device_from_json(lua_kit::json_from_lua(L, index, path), path));
   }
   const lua_kit::Options options(L, index, device_options(), path);
   if (options.given("file")) {
