@@ -64,6 +64,19 @@ void* DecoderCache::add(std::vector<Array>& arrays, std::int64_t bytes) {
   return arrays.back().memory.get();
 }
 
+void DecoderCache::touch() {
+  if (!backend_->is_host()) return;
+  constexpr std::int64_t kPageBytes = 4096;
+  for (const std::vector<Array>& arrays : arrays_) {
+    for (const Array& array : arrays) {
+      auto* const bytes = static_cast<volatile std::byte*>(array.memory.get());
+      for (std::int64_t i = 0; i < array.block_bytes * num_blocks_; i += kPageBytes) {
+        bytes[i] = std::byte{0};
+      }
+    }
+  }
+}
+
 void DecoderCache::check_block(std::int32_t block) const {
   if (block >= 0 && block < num_blocks_) return;
   refuse(ErrorCode::out_of_range, "cache", "block {} is not one of its {}", block, num_blocks_);

@@ -21,7 +21,9 @@ LocalExecutor::LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Opt
       options_(std::move(options)),
       clock_(clock),
       model_times_(model_times),
-      cache_(model_->make_cache(options_.kv_blocks, options_.block_size)) {}
+      cache_(model_->make_cache(options_.kv_blocks, options_.block_size)) {
+  cache_->touch();
+}
 
 void LocalExecutor::launch(const serving::Work& work) {
   UnderWay& step = under_way_.emplace_back(UnderWay{.work = work});

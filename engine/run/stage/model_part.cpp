@@ -97,6 +97,7 @@ class ModelPart final : public StagePart {
     request.held = nullptr;  // before the cache is there too
     ::malloc_trim(0);        // what was freed while it loaded
     cache_ = model_->make_cache(order.kv_blocks, order.block_size);
+    cache_->touch();
     first_ = order.first_layer;
     last_ = order.last_layer;
     embeds_ = order.with_embedding;

@@ -65,6 +65,10 @@ class KvCache {
   virtual std::int64_t block_size() const = 0;
   virtual std::int64_t bytes() const = 0;
 
+  /// Has the system hand out all of its memory now, before anything is in it, so that no step waits
+  /// for that: blocks that nobody has touched cost the step that first does up to half of its time.
+  virtual void touch() {}
+
   // Blocks as data, for swapping, copying on a write and handing a sequence to another process. In
   // memory of the program: layers [first, last), in each the blocks in the order of their names, of
   // each its keys, values and scales. Caches of the same model, kv_bitwidth and rank read each
