@@ -20,8 +20,8 @@ TEST(KvCache, HasItsMemoryOnceItIsTouched) {
   for (const std::int32_t kv_bitwidth : {16, 8}) {
     const auto model = load_decoder({.path = decoder_path("llama2"), .kv_bitwidth = kv_bitwidth});
     const std::int64_t block_bytes =
-        model->make_cache(1)->block_bytes(0, model->shape().num_layers);
-    const auto cache = model->make_cache(kBytes / block_bytes);
+        model->make_cache(1, kBlockTokens)->block_bytes(0, model->shape().num_layers);
+    const auto cache = model->make_cache(kBytes / block_bytes, kBlockTokens);
     const std::int64_t before = resident_bytes();
     cache->touch();
     const std::int64_t taken = resident_bytes() - before;
