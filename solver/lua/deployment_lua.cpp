@@ -79,17 +79,27 @@ std::string describe(const AssembledDeployment& d) {
   return text + (d.source.empty() ? "" : "; " + d.source);
 }
 
+/// What an engine is, but for its number.
+std::string words_of(const Replica& r) {
+  std::string text = fmt::format(
+      "{:8} {}  {}{}, {} requests, {} tokens a step; KV cache {}", name_of(r.role), r.name,
+      r.engine.scheduler, r.engine.async_scheduling.value_or(false) ? " (async_scheduling)" : "",
+      r.engine.max_num_seqs, r.engine.max_num_batched_tokens,
+      r.kv_blocks > 0 ? fmt::format("{} blocks of {} tokens", r.kv_blocks, r.engine.block_size)
+                      : "as large as needed");
+  if (r.share != 1) text += fmt::format("; share {:g}", r.share);
+  return text;
+}
+
 std::string describe_fully(const AssembledDeployment& d) {
   std::string text = describe(d) + "\n";
-  for (std::size_t i = 0; i < d.deployment.replicas.size(); ++i) {
-    const Replica& r = d.deployment.replicas[i];
-    text += fmt::format(
-        "  {}  {:8} {}  {}{}, {} requests, {} tokens a step; KV cache {}\n", i, name_of(r.role),
-        r.name, r.engine.scheduler,
-        r.engine.async_scheduling.value_or(false) ? " (async_scheduling)" : "",
-        r.engine.max_num_seqs, r.engine.max_num_batched_tokens,
-        r.kv_blocks > 0 ? fmt::format("{} blocks of {} tokens", r.kv_blocks, r.engine.block_size)
-                        : "as large as needed");
+  const std::vector<Replica>& replicas = d.deployment.replicas;
+  for (std::size_t i = 0, next = 0; i < replicas.size(); i = next) {
+    const std::string own = words_of(replicas[i]);
+    for (next = i + 1; next < replicas.size() && words_of(replicas[next]) == own;) ++next;
+    const std::string numbers =
+        next == i + 1 ? fmt::format("{}", i) : fmt::format("{}-{}", i, next - 1);
+    text += fmt::format("  {}  {}\n", numbers, own);
   }
   for (const std::string& note : d.notes) text += "  note: " + note + "\n";
   return text;

@@ -83,4 +83,21 @@ describe("at 80 columns", function()
     end
     assert.same({}, list)
   end)
+
+  it("is what scripts print of deployments and runs", function()
+    local script = [[
+      local ts = require "tessera"
+      local deployment = ts.deployment { model = "llama-3.1-8b", cluster = "2xL4+1xA10G" }
+      local traffic = ts.traffic { rate_per_s = 3, prompt_tokens = 800, output_tokens = 150, num_requests = 200 }
+      local options = { slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } } }
+      print(deployment)
+      print(ts.serve(deployment, traffic, options))
+      print(ts.max_rate(deployment, traffic, options))
+    ]]
+    local list, text = {}, printed("-e", script)
+    long_lines(list, "print", text)
+    assert.same({}, list)
+    assert.matches("\n  0%-1  mixed    L4  ", text)
+    assert.matches("\np99, 95 %%    TTFT ", text)
+  end)
 end)

@@ -79,7 +79,8 @@ int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
   const Terminal facts = terminal_facts(::fileno(stream));
   const ColourScope colours(facts.colour);
-  const WidthScope width(facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0);
+  const std::size_t columns = facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0;
+  const WidthScope width(columns);
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -87,7 +88,8 @@ int print(lua_State* L) {
     lua_pushvalue(L, i);
     full_text(L);
     if (i > 1) line += '\t';
-    line += lua_kit::check_text(L, -1, "print");
+    const std::string text = lua_kit::check_text(L, -1, "print");
+    line += lua_isuserdata(L, i) ? wrapped(text, columns) : text;  // an object's own words
   }
   line += '\n';
   check_written(write_styled(stream, facts.utf8 ? line : ascii_drawings(line)), stream);

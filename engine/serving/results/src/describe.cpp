@@ -11,7 +11,7 @@
 namespace tessera::serving {
 namespace {
 
-constexpr std::size_t kWidth = 100, kIndent = 13;
+constexpr std::size_t kWidth = 80, kIndent = 13;
 
 std::string percent(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
@@ -42,11 +42,24 @@ std::string bounds(const std::optional<double>& low, const std::optional<double>
 std::string latency_row(const char* name, const Distribution& d) {
   if (d.n == 0) return fmt::format("{:<7}no values\n", name);
   const std::string half =
-      d.mean_high ? "+- " + format_seconds(*d.mean_high - *d.mean) : std::string();
-  return fmt::format("{:<7}{:>10} {:<12}{:>10}{:>10}{:>10}{:>10} {:<21}{:>8}\n", name,
+      d.mean_high ? "+-" + format_seconds(*d.mean_high - *d.mean) : std::string();
+  return fmt::format("{:<7}{:>10} {:<11}{:>10}{:>10}{:>10}{:>10}{:>9}\n", name,
                      format_seconds(*d.mean), half, format_seconds(*d.p50), format_seconds(*d.p90),
-                     format_seconds(*d.p95), format_seconds(*d.p99), bounds(d.p99_low, d.p99_high),
-                     d.n);
+                     format_seconds(*d.p95), format_seconds(*d.p99), d.n);
+}
+
+/// Between what the 99th percentiles lie, of those that have one.
+std::string p99_bounds(const Summary& s) {
+  const std::pair<const char*, const Distribution&> all[] = {{"TTFT", s.ttft_s},
+                                                             {"TPOT", s.tpot_s},
+                                                             {"ITL", s.itl_s},
+                                                             {"E2E", s.e2e_s},
+                                                             {"queued", s.queue_s}};
+  std::vector<std::string> words;
+  for (const auto& [name, d] : all) {
+    if (d.n > 0) words.push_back(fmt::format("{} {}", name, bounds(d.p99_low, d.p99_high)));
+  }
+  return words.empty() ? std::string() : line("p99, 95 %", join(words, ", "));
 }
 
 std::string latencies(const Summary& s) {
@@ -55,11 +68,11 @@ std::string latencies(const Summary& s) {
                 "not shown: those of an unstable run measure how long it went on (the "
                 "fields ttft_s, tpot_s, itl_s, e2e_s hold them)");
   }
-  std::string text = fmt::format("{:<7}{:>10} {:<12}{:>10}{:>10}{:>10}{:>10} {:<21}{:>8}\n", "",
-                                 "mean", "95 %", "p50", "p90", "p95", "p99", "95 %", "n");
+  std::string text = fmt::format("{:<7}{:>10} {:<11}{:>10}{:>10}{:>10}{:>10}{:>9}\n", "", "mean",
+                                 "95 %", "p50", "p90", "p95", "p99", "n");
   text += latency_row("TTFT", s.ttft_s) + latency_row("TPOT", s.tpot_s);
   return text + latency_row("ITL", s.itl_s) + latency_row("E2E", s.e2e_s) +
-         latency_row("queued", s.queue_s);
+         latency_row("queued", s.queue_s) + p99_bounds(s);
 }
 
 std::string headline(const Summary& s) {
@@ -108,7 +121,8 @@ std::string slo(const Summary& s) {
     text += line(
         target.slo_class.empty() ? "target" : "  " + target.slo_class,
         fmt::format("{} {} {}, limit {}: {}", name_of(target.metric), name_of(target.statistic),
-                    target.value_s ? format_seconds(*target.value_s) : "infinite",
+                    target.value_s ? format_seconds(*target.value_s)
+                                   : "infinite (what is never answered counts so)",
                     format_seconds(target.limit_s),
                     !target.holds ? "missed"
                     : s.stable    ? "kept"
