@@ -24,20 +24,33 @@ end
 
 local function served(row) return ("%s at %d bits, %.3g req/s"):format(row.layout, row.bitwidth, row.rate_per_s) end
 
+-- Other bits than one number that was asked for: fewer, as a checkpoint of fewer has no more to give; else all.
+local function bits_beside(asked)
+  local others = {}
+  for _, bits in ipairs { 16, 8, 4 } do
+    if not asked or #asked > 1 or bits < asked[1] then others[#others + 1] = bits end
+  end
+  return others
+end
+
 -- What was asked of bits and quality, given up.
 local function without_bounds(asked)
-  local given_up, changes = {}, { bitwidths = { 16, 8, 4 } }
+  local given_up, changes = {}, { bitwidths = bits_beside(asked.bitwidths) }
   for _, name in ipairs { "kv_bitwidths", "quality", "kernel_set", "tensor_parallel", "pipeline_parallel" } do
     if asked[name] ~= nil then
       changes[name], given_up[#given_up + 1] = false, "--" .. name:gsub("_", "-")
     end
   end
   if #given_up == 0 and asked.bitwidths == nil then return nil end
+  if #changes.bitwidths == 0 then changes.bitwidths = asked.bitwidths end
   local row = try(asked, changes)
   if not row then return nil end
   local words = #given_up > 0 and { "without " .. table.concat(given_up, ", ") } or {}
   -- Those of a checkpoint nobody has given: say what to give.
-  if asked.bitwidths then words[#words + 1] = ("with --bitwidths %d"):format(row.bitwidth) end
+  if asked.bitwidths and changes.bitwidths ~= asked.bitwidths then
+    words[#words + 1] = ("with --bitwidths %d"):format(row.bitwidth)
+  end
+  if #words == 0 then return nil end
   return ("%s: %s"):format(table.concat(words, ", "), served(row))
 end
 
