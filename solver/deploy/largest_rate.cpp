@@ -207,7 +207,7 @@ class LargestRate final : public DeploymentObjective {
     std::copy_if(list.begin(), list.end(), std::back_inserter(plain),
                  [](const FoundDeployment& each) { return !has_unlike(each.parts); });
     double best_per_s = best_rate(list), best_plain_per_s = best_rate(plain);
-    std::vector<std::size_t> together_at;  // in the list, the plain ones
+    std::vector<std::size_t> plain_at;  // in the list, of those that are added
     std::int64_t tries = kBesideTries;
     for (const TypesTogether& each : sets_of(engines)) {
       const bool is_plain = !has_unlike(each.parts);
@@ -222,20 +222,25 @@ class LargestRate final : public DeploymentObjective {
       best_per_s = std::max(best_per_s, found->rate_per_s());
       if (is_plain) {
         best_plain_per_s = found->rate_per_s();
-        together_at.push_back(list.size());
+        plain_at.push_back(list.size());
       }
       list.push_back(std::move(*found));
     }
-    for (const std::size_t at : together_at) {
-      if (kWorthIt * list[at].rate_per_s() < best_plain_per_s) continue;
-      list[at] = shared_better(search, std::move(list[at]));
-    }
-    if (together_at.empty()) return;
+    if (!plain_at.empty()) refine(search, plain_at, list);
+  }
+
+  /// Better shares for those that may stand first, and the best of them without one of its kinds.
+  static void refine(ServingSearch& search, const std::vector<std::size_t>& plain_at,
+                     std::vector<FoundDeployment>& list) {
     const auto by_rate = [&](std::size_t a, std::size_t b) {
       return list[a].rate_per_s() < list[b].rate_per_s();
     };
-    add_fewer_kinds(search,
-                    list[*std::max_element(together_at.begin(), together_at.end(), by_rate)], list);
+    const auto best = [&] { return *std::max_element(plain_at.begin(), plain_at.end(), by_rate); };
+    const double bar_per_s = list[best()].rate_per_s() / kWorthIt;
+    for (const std::size_t at : plain_at) {
+      if (list[at].rate_per_s() >= bar_per_s) list[at] = shared_better(search, std::move(list[at]));
+    }
+    add_fewer_kinds(search, list[best()], list);
   }
 
   /// The same without one kind of engine, which may serve about as much.
