@@ -156,7 +156,7 @@ TEST(GemmOperator, ShippedProfilesReadAndAnswer) {
   };
   for (const File& file : {File{"A100-80G", "modern", 3}, File{"A100-80G", "modern_w8a8", 3},
                            File{"H200-141G", "modern", 3}, File{"H200-141G", "modern_w8a8", 3},
-                           File{"H200-141G", "modern_fp8", 4}}) {
+                           File{"H200-141G", "modern_fp8", 5}}) {
     const auto profile = find_profile(file.device, file.set, folders);
     ASSERT_NE(profile, nullptr) << file.device << " " << file.set;
     std::size_t parts = 0;
@@ -172,6 +172,31 @@ TEST(GemmOperator, ShippedProfilesReadAndAnswer) {
     }
     EXPECT_EQ(parts, file.parts) << file.device << " " << file.set;
   }
+}
+
+// What finding and applying the scale of activations takes alone on an H200: 9.4 us at few rows of
+// any width, 0.24 ms at 8,192 rows of 8,192.
+TEST(GemmOperator, StaticScalesSaveWhatFindingThemTakes) {
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  const auto profile = find_profile("H200-141G", "modern_fp8", folders);
+  ASSERT_NE(profile, nullptr);
+  const auto seconds = [&](const char* dtype, double m, double n, double k) {
+    const OpQuery query = product(m, n, k, dtype);
+    return profile->find(query)->model->seconds(query);
+  };
+  for (const double m : {1, 8, 64, 256, 1024, 8192}) {
+    for (const double n : {1024, 8192, 28672}) {
+      for (const double k : {1024, 8192}) {
+        EXPECT_LT(seconds("fp8_static", m, n, k), seconds("fp8", m, n, k)) << m << " " << n;
+      }
+    }
+  }
+  const auto saved = [&](double m, double n, double k) {
+    return seconds("fp8", m, n, k) - seconds("fp8_static", m, n, k);
+  };
+  EXPECT_NEAR(saved(1, 1024, 8192), 9.4e-6, 2e-6);
+  EXPECT_NEAR(saved(16, 8192, 8192), 10e-6, 3e-6);
+  EXPECT_NEAR(saved(8192, 8192, 8192), 236e-6, 80e-6);
 }
 
 TEST(GemmOperator, RefusesWhatCannotBeFitted) {
