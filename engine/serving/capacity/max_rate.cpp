@@ -73,10 +73,9 @@ class EarlyVerdict {
       // Single tokens have no TPOT; with fewer requests that have one fewer are enough, too.
       if (target.metric == Metric::tpot_s && record.output_tokens < 2) continue;
       if (++target.above < target.enough) continue;
-      reason_ =
-          fmt::format("{} {} is above {}: {:.0f} of {:.0f} requests are", name_of(target.metric),
-                      name_of(target.statistic), format_seconds(target.limit_s), target.above,
-                      target.num_requests);
+      reason_ = fmt::format("{} {} is above {}: {:.0f} of {:.0f} requests are",
+                            name_of(target.metric), name_of(target.statistic),
+                            format_seconds(target.limit_s), target.above, target.num_requests);
       return false;
     }
     bool inside = true;

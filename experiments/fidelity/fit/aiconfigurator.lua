@@ -2,7 +2,8 @@
 -- Shapes of the untouched split are in the samples, and in no fit.
 --
 -- Products in FP8 were timed with the scale of their activations found and applied. Checkpoints with static scales have
--- that done inside the kernel before: fp8_static is fp8 less what both took alone, as the source's own mode of that name.
+-- that done inside the kernel before: fp8_static is fp8 less what both took alone, as the source's own mode of that
+-- name.
 
 local ts = require "tessera"
 local measured = require "lib.measured"

@@ -4,10 +4,10 @@
 -- Known: lengths, requests under way, GPUs. InferenceX: random tokens, 10 requests for each that is under way, lengths
 -- even from 0.8 of the nominal on, seats as many as requests, 8,192 tokens a step (TensorRT-LLM: 16,384 and no chunks),
 -- no prefix cache, FP8 KV cache, vLLM 0.10.2 decides ahead. aiconfigurator: vLLM 0.12, lengths as nominal; how its loop
--- starts is unknown, so its TTFT is left out. TensorRT-LLM ran checkpoints with static scales (modern_fp8_static); under
--- vLLM all are priced as those that find them while running. Below the knee: the KV cache holds all that is under way (TTFT below 2
--- s). What a step of a group costs for each request where it is decided late, 45 us, was chosen by the runs in 16 bits:
--- they judge the rest of their prices, not that. Nothing else is fitted to these runs.
+-- starts is unknown, so its TTFT is left out. TensorRT-LLM ran checkpoints with static scales (modern_fp8_static); in
+-- vLLM all are priced as those that find them while running. Below the knee: the KV cache holds all that is under way
+-- (TTFT below 2 s). What a step of a group costs for each request where it is decided late, 45 us, was chosen by the
+-- runs in 16 bits: they judge the rest of their prices, not that. Nothing else is fitted to these runs.
 local measured = require "lib.measured"
 
 local runs = require "fidelity.serving.parts.runs"

@@ -59,8 +59,8 @@ struct KernelSet {
   /// The same of a tensor-parallel group, each device with a process of its own, whose engine
   /// decides a step when the one before it is over; absent: host_sequence_s.
   std::optional<double> serial_host_sequence_s;
-  double host_prompt_s = 0;     ///< the same for a step that reads prompts: it is in no CUDA graph
-  double api_s = 0;             ///< of client and API server, per request, before an engine sees it
+  double host_prompt_s = 0;  ///< the same for a step that reads prompts: it is in no CUDA graph
+  double api_s = 0;          ///< of client and API server, per request, before an engine sees it
   bool async_scheduling = false;  ///< its engine decides a step while the one before it runs
   /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
   /// the next of them, one beyond the last is not. Empty: no padding.

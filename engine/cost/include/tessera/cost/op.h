@@ -66,8 +66,9 @@ inline constexpr double kSteepestRouting = 2;
 struct OpQuery {
   Op op = Op::gemm;
   Phase phase = Phase::prefill;  ///< attention, layer
-  std::string dtype;     ///< the source's word: bfloat16 float16 int8_wo int4_wo sq fp8 fp8_static fp8_block
-  std::string kv_dtype;  ///< attention; empty: as dtype
+  std::string
+      dtype;  ///< the source's word: bfloat16 float16 int8_wo int4_wo sq fp8 fp8_static fp8_block
+  std::string kv_dtype;        ///< attention; empty: as dtype
   std::int32_t bitwidth = 16;  ///< layer: of its weights
   double m = 0, n = 0, k = 0;  ///< gemm
   double batch_size = 0;       ///< attention, layer: sequences
