@@ -11,7 +11,7 @@ local aiconfigurator, untouched = require "fidelity.fit.aiconfigurator", require
 local function in_gap(sample) return sample.n > 8192 and sample.n < 65536 end
 
 local splits = { n_k = { "n", "k" }, n = { "n" }, k = { "k" }, m = { "m" } }
-local kernel_set = { sq = "modern_w8a8", fp8 = "modern_fp8", fp8_block = "modern_fp8" }
+local kernel_set = { sq = "modern_w8a8", fp8 = "modern_fp8", fp8_static = "modern_fp8", fp8_block = "modern_fp8" }
 local target = { 0.05, 0.15 }
 
 return ts.experiment {
@@ -19,7 +19,7 @@ return ts.experiment {
   doc = "GEMM latency of A100 and H200 by dtype: error on matrices that the fit has not seen",
   grid = {
     device = { "A100-80G", "H200-141G" },
-    dtype = { "bfloat16", "int8_wo", "int4_wo", "sq", "fp8", "fp8_block" },
+    dtype = { "bfloat16", "int8_wo", "int4_wo", "sq", "fp8", "fp8_static", "fp8_block" },
     hold_out = { "n_k", "n", "k", "m", "gap" },
   },
   quick = { device = { "A100-80G" }, dtype = { "int8_wo" }, hold_out = { "n_k" } },

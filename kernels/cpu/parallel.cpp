@@ -160,7 +160,8 @@ void call_slices(int num_threads, std::int64_t count, std::int64_t grain, SliceC
 }
 
 int hardware_threads() {
-  const unsigned threads = std::thread::hardware_concurrency();
+  // Once: it is read from a file, which takes longer than a small product.
+  static const unsigned threads = std::thread::hardware_concurrency();
   return threads > 0 ? static_cast<int>(threads) : 1;
 }
 

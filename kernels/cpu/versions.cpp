@@ -136,6 +136,8 @@ constexpr Kernel kKernels[] = {
     kernel<&Versions::attention>("paged_attention"),
 };
 constexpr int kNumKernels = sizeof(kKernels) / sizeof(kKernels[0]);
+static_assert(sizeof(Versions) == sizeof(Versions::isa) + kNumKernels * sizeof(Versions::moments),
+              "a kernel of Versions is not in kKernels, so that no call would find it");
 
 /// The versions of the sets up to `last` that run here.
 Versions up_to(int last) {
@@ -173,6 +175,11 @@ Versions& current() {
 const Versions& chosen() { return current(); }
 
 }  // namespace cpu
+
+const char* unknown_isa() {
+  const char* isa = std::getenv("TESSERA_KERNELS_ISA");
+  return isa == nullptr || *isa == '\0' || cpu::find(isa) >= 0 ? nullptr : isa;
+}
 
 bool use_isa(const char* isa) {
   if (isa == nullptr) {

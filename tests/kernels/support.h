@@ -108,13 +108,24 @@ inline double nmse(const std::vector<float>& got, const std::vector<double>& exp
   return std::isnan(error) ? error : error / std::max(power, 1e-300);
 }
 
+/// Every instruction set that some kernel has a version for.
+inline std::vector<std::string> all_isas() {
+  std::vector<std::string> names;
+  for (const KernelInfo& kernel : cpu_kernels()) {
+    if (std::find(names.begin(), names.end(), kernel.isa) == names.end()) {
+      names.emplace_back(kernel.isa);
+    }
+  }
+  return names;
+}
+
 /// Runs `f` once with the versions for each instruction set that this machine has.
 template <class F>
 void for_each_isa(const F& f) {
-  for (const char* isa : {"scalar", "baseline", "avx2", "avx512", "avx512-vnni"}) {
-    if (!use_isa(isa)) continue;
-    SCOPED_TRACE(std::string(isa) + ", " + seed_line());
-    f(std::string(isa));
+  for (const std::string& isa : all_isas()) {
+    if (!use_isa(isa.c_str())) continue;
+    SCOPED_TRACE(isa + ", " + seed_line());
+    f(isa);
     if (::testing::Test::HasFatalFailure()) break;
   }
   use_isa(nullptr);

@@ -352,5 +352,13 @@ TEST_F(BadInput, APlanFileCutAtAnyLengthIsRefused) {
   }
 }
 
+TEST_F(BadInput, KernelsThatNothingRunsByThatName) {
+  for (const char* isa : {"neon9", "AVX2"}) {
+    const Process p = run_program({"version"}, {.environment = {{"TESSERA_KERNELS_ISA", isa}}});
+    expect_refusal(p, 2, std::string("TESSERA_KERNELS_ISA: '") + isa + "' is none of");
+    EXPECT_THAT(p.err, HasSubstr("scalar"));
+  }
+}
+
 }  // namespace
 }  // namespace tessera::test::host_bad_input_test

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "command_line.h"
@@ -25,6 +28,7 @@
 #include "tessera/core/layout.h"
 #include "tessera/core/terminal_text.h"
 #include "tessera/core/text.h"
+#include "tessera/kernels/info.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/nesting.h"
 #include "tessera/lua_kit/table.h"
@@ -216,9 +220,22 @@ void print_error_json(int argc, char** argv, const lua_kit::ErrorReport& report)
   flush_stdout(kFailed);
 }
 
+// Else the fastest kernels would be taken for those that were asked for.
+void check_isa() {
+  const char* unknown = kernels::unknown_isa();
+  if (unknown == nullptr) return;
+  std::set<std::string> names;
+  for (const kernels::KernelInfo& kernel : kernels::cpu_kernels()) {
+    if (kernel.runs_here) names.insert(kernel.isa);
+  }
+  throw UsageError{fmt::format("TESSERA_KERNELS_ISA: {} is none of {}, which run here",
+                               quote(unknown), fmt::join(names, ", "))};
+}
+
 int run_main(int argc, char** argv) {
   try {
     if (is_worker(argc, argv)) return run_worker(argv[1]);
+    check_isa();
     return run(parse_command_line(argc, argv));
   } catch (const UsageError& usage) {
     if (usage.status == kDone) {

@@ -27,11 +27,10 @@ const OptionTable& device_options() {
 }
 
 /// Whether a table is as files have it, with the memory in another unit than the options'.
-bool has_memory_unit(lua_State* L, int index) {
+bool has_memory_unit(lua_State* L, int index, const std::string& path) {
   if (!lua_istable(L, index)) return false;
   const auto has = [&](const char* name) {
-    lua_getfield(L, index, name);
-    const bool is_there = !lua_isnil(L, -1);
+    const bool is_there = lua_kit::push_field(L, index, name, path);
     lua_pop(L, 1);
     return is_there;
   };
@@ -64,7 +63,7 @@ std::shared_ptr<const Device> device_argument(lua_State* L, int index, const std
     return std::make_shared<Device>(
         find_device(lua_kit::check_text(L, index, path), environment(L).folders, path));
   }
-  if (has_memory_unit(L, index)) {
+  if (has_memory_unit(L, index, path)) {
     return std::make_shared<Device>(device_from_json(lua_kit::json_from_lua(L, index, path), path));
   }
   const lua_kit::Options options(L, index, device_options(), path);

@@ -51,8 +51,8 @@ class Product {
       refuse("bitwidth", "{} bits in groups of {} of {} columns are no form of weights",
              r_.bitwidth, r_.group_size, r_.columns);
     }
-    copies_ = r_.tokens > kFewTokens ? 1 : kColdBytes / bytes_ + 1;
     stride_ = (bytes_ + 63) / 64 * 64;
+    copies_ = r_.tokens > kFewTokens ? 1 : kColdBytes / stride_ + 1;
     data_ = Aligned(copies_ * stride_);
     pack(numbers(r_.rows * r_.columns, 1u << 20));
     for (std::int64_t i = 1; i < copies_; ++i) {
@@ -62,12 +62,15 @@ class Product {
 
   std::int64_t bytes() const { return bytes_; }
 
-  /// Seconds of a product, over all copies.
+  bool is_stopped() const { return r_.stop != nullptr && *r_.stop; }
+
+  /// Seconds of a product, over all copies, or those before it was stopped.
   double time() {
     const auto start = std::chrono::steady_clock::now();
-    for (std::int64_t i = 0; i < copies_; ++i) apply(data_.data() + i * stride_);
+    std::int64_t done = 0;
+    while (done < copies_ && !is_stopped()) apply(data_.data() + done++ * stride_);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    return took.count() / static_cast<double>(copies_);
+    return took.count() / static_cast<double>(std::max<std::int64_t>(done, 1));
   }
 
  private:
@@ -144,8 +147,7 @@ ProductSpeed measure_product(const ProductRequest& request) {
   ProductSpeed speed;
   speed.weight_bytes = product.bytes();
   product.time();
-  while (std::ssize(speed.product_s) < request.repeats) {
-    if (request.stop != nullptr && *request.stop) break;
+  while (std::ssize(speed.product_s) < request.repeats && !product.is_stopped()) {
     speed.product_s.push_back(product.time());
   }
   return speed;

@@ -39,4 +39,8 @@ const char* cuda_architectures();
 /// TESSERA_KERNELS_ISA does the same from the start of the program.
 bool use_isa(const char* isa);
 
+/// What TESSERA_KERNELS_ISA names where nothing runs here by that name, so that the fastest are in
+/// use; nullptr else. Whoever compares versions wants to know.
+const char* unknown_isa();
+
 }  // namespace tessera::kernels
