@@ -120,7 +120,7 @@ void print_error(const lua_kit::ErrorReport& report) {
   std::string text = paint(Tone::bad, "tessera:") + " ";
   text += printable(std::string_view(report.message).substr(0, kShown));
   text += report.message.size() > kShown ? "...\n" : "\n";
-  if (facts.knows_columns) text = wrapped(text, static_cast<std::size_t>(facts.columns));
+  text = wrapped(text, facts.width());
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<7}{}\n", name, printable(value));
   };

@@ -79,8 +79,7 @@ int print(lua_State* L) {
   std::FILE* stream = Host::of(L).settings().json ? stderr : stdout;
   const Terminal facts = terminal_facts(::fileno(stream));
   const ColourScope colours(facts.colour);
-  const std::size_t columns = facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0;
-  const WidthScope width(columns);
+  const WidthScope width(facts.width());
   const int num_arguments = lua_gettop(L);
   std::string line;
   for (int i = 1; i <= num_arguments; ++i) {
@@ -89,7 +88,7 @@ int print(lua_State* L) {
     full_text(L);
     if (i > 1) line += '\t';
     const std::string text = lua_kit::check_text(L, -1, "print");
-    line += lua_isuserdata(L, i) ? wrapped(text, columns) : text;  // an object's own words
+    line += lua_isuserdata(L, i) ? wrapped(text, facts.width()) : text;  // an object's own words
   }
   line += '\n';
   check_written(write_styled(stream, facts.utf8 ? line : ascii_drawings(line)), stream);
@@ -137,9 +136,8 @@ int indent_text(lua_State* L) {
 /// is not known.
 int wrap_text(lua_State* L) {
   const Terminal facts = terminal_facts(::fileno(stream_argument(L)));
-  const std::string text = lua_kit::check_text(L, 2, "tessera.host.wrapped.text");
   lua_kit::push_text(
-      L, facts.knows_columns ? wrapped(text, static_cast<std::size_t>(facts.columns)) : text);
+      L, wrapped(lua_kit::check_text(L, 2, "tessera.host.wrapped.text"), facts.width()));
   return 1;
 }
 

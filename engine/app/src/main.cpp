@@ -242,10 +242,8 @@ int run_main(int argc, char** argv) {
       print_text(wrapped(usage.message, columns_or(kHelpColumns)));
       return flush_stdout(kDone);
     }
-    const Terminal facts = terminal_facts(STDERR_FILENO);
     const std::string text = fmt::format("tessera: {}\nTry 'tessera help'.\n", usage.message);
-    write_text(stderr,
-               wrapped(text, facts.knows_columns ? static_cast<std::size_t>(facts.columns) : 0));
+    write_text(stderr, wrapped(text, terminal_facts(STDERR_FILENO).width()));
     print_error_json(argc, argv, {"usage", usage.message});
     return usage.status;
   } catch (const Error& error) {
