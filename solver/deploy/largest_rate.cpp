@@ -262,11 +262,6 @@ class LargestRate final : public DeploymentObjective {
     }
   }
 
-  static bool has_unlike(const std::vector<DeploymentPart>& parts) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [](const DeploymentPart& part) { return part.engine->is_unlike(); });
-  }
-
   static std::optional<FoundDeployment> together(ServingSearch& search,
                                                  const std::vector<DeploymentPart>& parts,
                                                  double guess_per_s, double least_per_s,

@@ -24,16 +24,10 @@ double rank_rate(const FoundDeployment& found) {
   return *found.found->fails_at_per_s * static_cast<double>(found.times);
 }
 
-bool spans_types(const FoundDeployment& found) {
-  return std::any_of(found.parts.begin(), found.parts.end(), [](const DeploymentPart& part) {
-    return part.engine->type->types.size() > 1;
-  });
-}
-
 /// What nobody starts for a little more, and what no measured run vouches for: pools, with a link
 /// and a proxy, and engines over unlike devices.
 bool is_elaborate(const FoundDeployment& found) {
-  return is_disaggregated(found) || spans_types(found);
+  return is_disaggregated(found) || has_unlike(found.parts);
 }
 
 /// Better first, by the objective; of equals what is not elaborate; then by the other measures,
@@ -194,7 +188,7 @@ const char* burden_of(const FoundDeployment& other, const FoundDeployment& chose
   if (is_disaggregated(other) && !is_disaggregated(chosen)) {
     return "a second pool, its link and a proxy";
   }
-  if (spans_types(other) && !spans_types(chosen)) return "an engine over unlike devices";
+  if (has_unlike(other.parts) && !has_unlike(chosen.parts)) return "an engine over unlike devices";
   const Complexity more = complexity_of(other), less = complexity_of(chosen);
   if (more.is_cramped != less.is_cramped) return "a KV cache that takes no long request";
   if (more.kinds != less.kinds) return "another kind of engine";

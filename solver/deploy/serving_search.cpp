@@ -32,6 +32,11 @@ void scale_shares(std::vector<DeploymentPart>& parts) {
 
 }  // namespace
 
+bool has_unlike(const std::vector<DeploymentPart>& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const DeploymentPart& part) { return part.engine->is_unlike(); });
+}
+
 std::int64_t num_engines(const std::vector<DeploymentPart>& parts) {
   std::int64_t count = 0;
   for (const DeploymentPart& part : parts) count += part.count;

@@ -57,6 +57,8 @@ struct DeploymentPart {
 std::optional<std::vector<DeploymentPart>> with_more_to_the_small(std::vector<DeploymentPart> parts,
                                                                   double factor);
 
+/// Whether one of the engines is over devices of several types.
+bool has_unlike(const std::vector<DeploymentPart>& parts);
 std::int64_t num_engines(const std::vector<DeploymentPart>& parts);
 /// The longest that a request is foreseen to stay in any of them.
 double residence_of(const std::vector<DeploymentPart>& parts);
