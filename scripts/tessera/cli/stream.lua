@@ -24,10 +24,12 @@ local defaults = { prompt_tokens = host.stream.prompt_tokens, output_tokens = ho
 
 -- Flags with what stands in for those that are not given.
 local function with_defaults(flags)
+  local lengths
   return setmetatable({}, { __index = function(_, name)
     if flags[name] ~= nil then return flags[name] end
     if (name == "prompt_tokens" or name == "output_tokens") and flags.model then
-      return usual_lengths(defaults, taken.model(flags))[name]
+      lengths = lengths or usual_lengths(defaults, taken.model(flags))
+      return lengths[name]
     end
     return defaults[name]
   end })
