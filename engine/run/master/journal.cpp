@@ -108,10 +108,14 @@ Journal::Journal(const std::string& path, const std::string& digest, Answers& an
         take_line(line, fmt::format("{}:{}", path, number), answers);
       }
     }
+    const std::string head = json_text(json_of(Head{.run = digest}));
+    if (number == 0 && !head.starts_with(text)) {
+      refuse(quote(path, 300), "it is no journal; name another file");
+    }
     // What follows the last whole line was being written.
     if (::ftruncate(file_, static_cast<off_t>(begin)) != 0) fail(path, "cannot be cut");
     if (::lseek(file_, 0, SEEK_END) < 0) fail(path, "cannot be written");
-    if (number == 0) write(json_text(json_of(Head{.run = digest})));
+    if (number == 0) write(head);
   } catch (...) {
     ::close(file_);
     throw;

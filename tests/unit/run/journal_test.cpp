@@ -37,6 +37,18 @@ TEST_F(JournalTest, KeepsWhatWasAnswered) {
   EXPECT_FALSE(again.done[1]);
 }
 
+// A first line that is cut short too.
+TEST_F(JournalTest, BeginsAnewWhereItHadHardlyBegun) {
+  Answers answers = answers_of(1);
+  { Journal journal(path("j"), "run a", answers); }
+  const std::string head = read(path("j"));
+  for (std::size_t length = 0; length < head.size(); ++length) {
+    file("k", head.substr(0, length));
+    { Journal journal(path("k"), "run a", answers); }
+    EXPECT_EQ(read(path("k")), head);
+  }
+}
+
 // Wherever the last line was cut, what was whole counts, and the next answer stands on a line of
 // its own.
 TEST_F(JournalTest, DropsALineThatIsCutShort) {
@@ -74,6 +86,12 @@ TEST_F(JournalTest, RefusesTheJournalOfAnotherRun) {
     Journal journal(path("k"), "run a", answers);
   });
   EXPECT_EQ(read(path("k")), "a letter to my aunt\n");
+  for (const char* text : {"a letter without an end", "{\"tessera_journal\":1}"}) {
+    file("n", text);
+    expect_error(ErrorCode::invalid_argument, {"it is no journal"},
+                 [&] { Journal journal(path("n"), "run a", answers); });
+    EXPECT_EQ(read(path("n")), text);
+  }
   const std::string head = read(path("j"));
   expect_error(ErrorCode::invalid_argument, {"l:2", "prompt 4 of 1"}, [&] {
     file("l", head + "{\"prompt\":4,\"tokens\":[],\"stop_reason\":\"context\"}\n");
