@@ -143,6 +143,24 @@ std::vector<std::vector<std::int32_t>> stages_of(const std::vector<std::int32_t>
   return stages;
 }
 
+cost::RunClass run_class_of(const PricedEngine& priced, Provenance weakest) {
+  const cost::KernelSet& kernels = priced.context.kernel_set;
+  std::int32_t bitwidth = 16;
+  for (const cost::Stage& stage : priced.stages) {
+    for (const auto& [kind, number] : stage.layers) bitwidth = std::min(bitwidth, kind.bitwidth);
+  }
+  return {kernels.name, kernels.runtime, weakest <= Provenance::fitted, bitwidth};
+}
+
+/// What two have in common.
+cost::RunClass joined(cost::RunClass a, const cost::RunClass& b) {
+  if (a.kernel_set != b.kernel_set) a.kernel_set.clear();
+  if (a.runtime != b.runtime) a.runtime.clear();
+  a.measured_chip = *a.measured_chip && *b.measured_chip;
+  a.bitwidth = std::min(a.bitwidth, b.bitwidth);
+  return a;
+}
+
 /// Engines whose steps take what the script says.
 std::vector<Replica> replicas_without_model(const PoolOptions& pool) {
   Replica replica;
@@ -165,6 +183,7 @@ class Assembly {
   void add(const PoolOptions& pool, const std::string& path) {
     check_sources(pool, path);
     if (pool.step_cost) {
+      has_script_costs_ = true;
       for (Replica& replica : replicas_without_model(pool)) add(std::move(replica), pool, path);
       if (result_.source.empty()) result_.source = "step times given by the script";
     } else if (pool.plan) {
@@ -181,6 +200,7 @@ class Assembly {
     if (num_layers_) result_.deployment.transfer.num_layers = *num_layers_;
     add_api_s();
     add_notes();
+    add_intervals();
     return std::move(result_);
   }
 
@@ -206,9 +226,11 @@ class Assembly {
     const cost::PricingContext& context = priced.context;
     if (!num_layers_) num_layers_ = context.model.num_layers;
     result_.deployment.api_s = std::max(result_.deployment.api_s, context.kernel_set.api_s);
-    result_.source =
-        fmt::format("step times {} for {}, kernel set {}", name_of(priced.provenance()),
-                    context.model.name, context.kernel_set.name);
+    const Provenance weakest = priced.provenance();
+    const cost::RunClass own = run_class_of(priced, weakest);
+    result_.run_class = result_.run_class ? joined(*result_.run_class, own) : own;
+    result_.source = fmt::format("step times {} for {}, kernel set {}", name_of(weakest),
+                                 context.model.name, context.kernel_set.name);
   }
 
   void add_plan(const PoolOptions& pool, const std::string& path) {
@@ -263,9 +285,15 @@ class Assembly {
     }
   }
 
+  void add_intervals() {
+    if (has_script_costs_) result_.run_class.reset();
+    if (result_.run_class) result_.intervals = cost::intervals_of(*result_.run_class, folders_);
+  }
+
   const DeploymentOptions& options_;
   const DataFolders& folders_;
   StepCostOptions pricing_;
+  bool has_script_costs_ = false;
   std::optional<std::int64_t> num_layers_;  ///< of the first model
   AssembledDeployment result_;
 };
@@ -303,6 +331,7 @@ serving::SummaryOptions summary_options(const AssembledDeployment& deployment,
   serving::SummaryOptions summary;
   summary.block_size = deployment.deployment.replicas.front().engine.block_size;
   summary.source = deployment.source;
+  summary.intervals = deployment.intervals;
   for (const serving::Request& r : traffic.requests) {
     summary.slo_classes.push_back(r.slo_class);
     summary.prompt_tokens.push_back(r.prompt_tokens);

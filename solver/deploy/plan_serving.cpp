@@ -247,6 +247,7 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
   if (row.quality) row.perplexity_increase = row.quality->perplexity_increase.mid;
   Refusal why_not;
   row.deployment = search.deploy(found.parts, why_not);
+  row.intervals = row.deployment->intervals;
   row.parts = parts_of(search, found, row.deployment.get());
   row.found = found.found;
   return row;

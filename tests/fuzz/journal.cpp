@@ -1,9 +1,10 @@
 // Journals of a run: whatever the file says, its answers are read back alike from what is left of
 // it, or it is refused and stays as it is.
+#include "tessera/run/journal.h"
+
 #include "input_folder.h"
 #include "target.h"
 #include "tessera/core/files.h"
-#include "tessera/run/journal.h"
 
 namespace {
 

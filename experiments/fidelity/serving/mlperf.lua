@@ -68,6 +68,7 @@ local because = "vendors ran next to saturation, each with settings of its own t
   .. "products on H100 at the rates of H200's, most simulated systems have more to spare and queue less"
 
 return runs.experiment {
+  stated = false, -- settings of each vendor's own
   name = "mlperf", doc = "MLPerf Inference v4.1, server: Llama-2-70B and Mixtral-8x7B on H100",
   rows = rows, quick = 3,
   groups = { { metrics = { e2e = true, tpot = true, ttft = true }, differs = {

@@ -59,6 +59,7 @@ local function rows()
 end
 
 return runs.experiment {
+  stated = false, -- cards held to 220 W
   name = "rtx3090x4", doc = "Mistral-7B on an RTX 3090, closed loops, plain and with n-gram drafts",
   rows = rows, quick = 4, plots = {},
   groups = { { metrics = { request_rate = true }, differs = { request_rate = { here = { 0.28, 0.47 },

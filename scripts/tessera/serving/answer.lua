@@ -36,6 +36,26 @@ local function latency_words(row)
   return table.concat(words, ", ")
 end
 
+-- What published runs like it say of these figures, or nil.
+local function interval_words(row)
+  local by_metric, words = {}, {}
+  for _, interval in ipairs(row.intervals) do by_metric[interval.metric] = interval end
+  local rate = by_metric.request_rate
+  if rate then
+    words[1] = ("%.3g to %.3g req/s"):format(row.rate_per_s * rate.low_ratio, row.rate_per_s * rate.high_ratio)
+  end
+  for _, metric in ipairs { "ttft", "tpot" } do
+    local interval, seconds = by_metric[metric], row[metric .. "_p99_s"]
+    if interval and seconds then
+      words[#words + 1] = ("%s %s to %s"):format(metric:upper(), core.format_seconds(seconds * interval.low_ratio),
+        core.format_seconds(seconds * interval.high_ratio))
+    end
+  end
+  if #words == 0 then return nil end
+  local first = by_metric.tpot or row.intervals[1]
+  return ("four of five published runs lay within %s (%s)"):format(table.concat(words, ", "), first.name)
+end
+
 local function price_words(row)
   if not row.usd_per_h then return "no USD/h: a device has no price (--usd-per-hour)" end
   return ("%.2f USD/h, %s USD per million output tokens"):format(row.usd_per_h, digits(row.usd_per_million_tokens, 3))
@@ -161,7 +181,8 @@ local function first_lines(list)
     "  " .. load_words(row),
     "  " .. price_words(row),
   }
-  for _, words in ipairs { width_words(list) or false, types_words(list) or false, list.quality_note or false,
+  for _, words in ipairs { interval_words(row) or false, width_words(list) or false, types_words(list) or false,
+    list.quality_note or false,
     list.preference or false, row.tokens_note ~= "" and row.tokens_note, limit_words(row) or false,
     list.relief or false,
     row.note ~= "" and row.note } do

@@ -209,12 +209,40 @@ std::string cost(const Summary& s) {
   return parts.empty() ? std::string() : line("cost", join(parts, ", "));
 }
 
+/// What published runs of its class say of the means.
+std::string expectation(const Summary& s) {
+  const cost::PredictionInterval* first = nullptr;
+  std::vector<std::string> parts;
+  const auto add = [&](cost::ServedMetric metric, const char* name, auto&& words) {
+    const cost::PredictionInterval* found = cost::find_interval(s.intervals, metric);
+    if (found == nullptr) return;
+    if (first == nullptr) first = found;
+    parts.push_back(
+        fmt::format("{} {} to {}", name, words(found->low_ratio), words(found->high_ratio)));
+  };
+  const auto times = [](const Distribution& d) {
+    return [&d](double ratio) { return format_seconds(*d.mean * ratio); };
+  };
+  if (s.stable && s.tpot_s.mean) add(cost::ServedMetric::tpot, "TPOT", times(s.tpot_s));
+  if (s.stable && s.ttft_s.mean) add(cost::ServedMetric::ttft, "TTFT", times(s.ttft_s));
+  if (!s.offered_request_per_s || !s.stable) {  // else the rate is that of the arrivals
+    add(cost::ServedMetric::request_rate, "req/s",
+        [&](double ratio) { return format_number(s.request_per_s * ratio, 3); });
+  }
+  if (first == nullptr) return {};
+  return line("expect",
+              fmt::format("means of {}: where four of five published runs lay ({}; {} "
+                          "runs of {} kinds)",
+                          join(parts, ", "), first->name, first->num_runs, first->num_groups));
+}
+
 }  // namespace
 
 std::string describe(const Summary& s) {
   std::string text = headline(s) + latencies(s) + throughput(s) + slo(s) + waiting(s) + memory(s) +
                      replicas(s) + cost(s);
   if (!s.source.empty()) text += line("times", s.source);
+  text += expectation(s);
   return text;
 }
 

@@ -182,6 +182,7 @@ Summary summarise(const Log& log, const SummaryOptions& options) {
   summary.num_unsent = static_cast<std::int64_t>(log.requests.size() - sent.size());
   summary.cut_off = log.cut_off;
   summary.source = options.source;
+  summary.intervals = options.intervals;
   add_latencies(summary, requests, log, options);
   add_rates(summary, requests, options);
   add_waiting(summary, requests);

@@ -3,9 +3,10 @@
 -- local runs = require "fidelity.serving.parts.runs"
 -- return runs.experiment { name =, doc =, rows =, quick =, groups =, check = }
 --
--- A row is one measured run: `run`, a name; `deployment`, `traffic` and `serve`, options of the functions of these
--- names; `measured`, seconds and requests per second under the names of `metrics`; `below_knee`; `fitted`, left out of
--- the claims; `statistic`, what the latencies are, mean or p50.
+-- `stated = false`, of all or in a row, says that settings are not modelled, so that no interval is made of its runs
+-- (fit/intervals.lua). A row is one measured run: `run`, a name; `deployment`, `traffic` and `serve`, options of the
+-- functions of these names; `measured`, seconds and requests per second under the names of `metrics`; `below_knee`;
+-- `fitted`, left out of the claims; `statistic`, what the latencies are, mean or p50.
 
 local ts = require "tessera"
 
@@ -60,9 +61,23 @@ function M.predict(row, seed)
   }, served
 end
 
--- The columns of a row.
-function M.columns_of(row, predicted)
+-- What a row's errors are pooled with (fit/intervals.lua): the model on that GPU at that bitwidth, and the class of the
+-- deployment. Rates say something where the server sets them.
+local function add_class(columns, row, name)
+  local class = ts.deployment(row.deployment).run_class
+  for _, key in ipairs { "kernel_set", "runtime", "bitwidth", "measured_chip" } do columns[key] = class[key] end
+  columns.group = ("%s: %s on %s, %d bits"):format(name, row.deployment.model,
+    (row.deployment.cluster:gsub("%d+x", "")), class.bitwidth)
+  columns.rate_is_offered = row.traffic == nil or row.traffic.arrivals ~= "closed"
+end
+
+-- The columns of a row of an experiment.
+local function columns_of(row, predicted, o)
   local columns = { below_knee = row.below_knee, fitted = row.fitted or false, case = row.case }
+  local given = row.deployment
+  local one_pool = type(given.model) == "string" and type(given.cluster) == "string"
+  local drafts = one_pool and given.engine and given.engine.speculative
+  if one_pool and not drafts and o.stated ~= false and row.stated ~= false then add_class(columns, row, o.name) end
   for _, metric in ipairs(M.metrics) do
     local measured, ours = row.measured[metric.name], predicted[metric.name]
     if measured then
@@ -143,7 +158,7 @@ function M.experiment(o)
       if why then return { status = why.code, message = why.message } end
       local row = rows[point.run]
       local predicted, served = (o.predict or M.predict)(row, 1, context)
-      local columns = M.columns_of(row, predicted)
+      local columns = columns_of(row, predicted, o)
       if o.more then o.more(row, predicted, served, columns) end
       return columns
     end,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/core/record.h"
+#include "tessera/cost/prediction_interval.h"
 #include "tessera/serving/distribution.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/log_names.h"
@@ -30,6 +31,7 @@ struct SummaryOptions {
   /// Whether itl_s is wanted where no SLO limits it: most of the work on a long run.
   bool ranks_gaps = true;
   std::string source;  ///< what the times are: "step times modelled (roofline of llama-3.1-8b)"
+  std::vector<cost::PredictionInterval> intervals;  ///< of its class; empty: nothing is predicted
 
   /// @throws Error{out_of_range, invalid_argument} naming `path`
   void check(const std::string& path, std::size_t num_requests) const;
@@ -91,6 +93,7 @@ struct Summary {
   std::optional<double> offered_request_per_s, sustainable_request_per_s;
   std::string cut_off;  ///< why the run stopped early
   std::string source;   ///< as the options say
+  std::vector<cost::PredictionInterval> intervals;
   std::string verdict;  ///< "stable", or "unstable above 3.2 req/s: ..."
 };
 
@@ -288,6 +291,9 @@ struct tessera::Fields<tessera::serving::Summary> {
       field<&S::joule_per_token>({.name = "joule_per_token", .doc = "Output tokens", .unit = "J"}),
       field<&S::num_unsent>({.name = "num_unsent", .doc = "Not sent yet when the run was cut off"}),
       field<&S::source>({.name = "source", .doc = "What the times are: modelled or measured"}),
+      field<&S::intervals>({.name = "intervals",
+                            .doc = "How far published runs of this class were from what was "
+                                   "predicted, by metric (tessera man serving)"}),
       field<&S::cut_off>(
           {.name = "cut_off", .doc = "Why the run stopped early; empty: it did not"})};
 };

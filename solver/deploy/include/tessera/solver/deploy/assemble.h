@@ -15,6 +15,7 @@
 #include "tessera/core/quality.h"
 #include "tessera/core/record.h"
 #include "tessera/core/record_json.h"
+#include "tessera/cost/prediction_interval.h"
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/engine_options.h"
 #include "tessera/serving/step_cost.h"
@@ -83,6 +84,8 @@ struct AssembledDeployment {
   serving::Deployment deployment;
   std::string source;  ///< where its step times come from
   std::vector<std::string> notes;
+  std::optional<cost::RunClass> run_class;  ///< of all its engines; absent: costs of a script
+  std::vector<cost::PredictionInterval> intervals;  ///< of this class
 
   // Of the only pool, where it has a model.
   std::shared_ptr<const Plan> given;  ///< that it is made of; null: of a model on a cluster
@@ -263,6 +266,11 @@ struct Fields<solver::AssembledDeployment> {
                             .doc = "Where its layers are, of a model on a cluster in one pool; "
                                    "a plan has its own"}),
       field<&D::source>({.name = "source", .doc = "Where the step times come from"}),
+      field<&D::run_class>({.name = "run_class",
+                            .doc = "What published runs are like it: kernel_set, runtime, "
+                                   "measured_chip, bitwidth; nil with costs of a script"}),
+      field<&D::intervals>({.name = "intervals",
+                            .doc = "How far such runs were from what was predicted, by metric"}),
       field<&D::notes>({.name = "notes", .doc = "What else matters"})};
 };
 

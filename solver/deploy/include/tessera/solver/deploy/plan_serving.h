@@ -49,8 +49,9 @@ struct ServingRow {
   std::optional<double> perplexity_increase;
   std::vector<ServingPart> parts;
 
-  std::optional<Quality> quality;                 ///< of the worst part: a request gets any of them
-  std::shared_ptr<const serving::MaxRate> found;  ///< with the run at the rate that held
+  std::optional<Quality> quality;  ///< of the worst part: a request gets any of them
+  std::vector<cost::PredictionInterval> intervals;  ///< of published runs like it, by metric
+  std::shared_ptr<const serving::MaxRate> found;    ///< with the run at the rate that held
   std::shared_ptr<const AssembledDeployment> deployment;
 };
 
@@ -148,6 +149,9 @@ struct Fields<solver::ServingRow> {
           {.name = "tokens_note", .doc = "Why steps have fewer tokens than vLLM gives them"}),
       field<&R::layout>({.name = "layout", .doc = "Its engines in one line"}),
       field<&R::source>({.name = "source", .doc = "Where its step times come from"}),
+      field<&R::intervals>({.name = "intervals",
+                            .doc = "How far published runs of this class were from what was "
+                                   "predicted, by metric"}),
       field<&R::disaggregated>({.name = "disaggregated", .doc = "Prefill and decode in pools"}),
       field<&R::gpus>({.name = "gpus", .doc = "Devices"}),
       field<&R::engines>({.name = "engines", .doc = "Engines"}),
