@@ -57,6 +57,11 @@ local later = {
   replay = { "tessera.serving", "replay" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
+  schemes = { "tessera.configurations.schemes", "list" },
+  configurations = "tessera.configurations.space",
+  fingerprint = "tessera.configurations.fingerprint",
+  intent = "tessera.configurations.intent",
+  place = "tessera.configurations.place",
   speculative = "tessera.speculative",
   sampling = "tessera.sampling",
 }

@@ -120,6 +120,13 @@ M.functions = {
   ["ts.schedulers"] = one(),
   ["ts.register_scheduler"] = one { name = "attack_scheduler", doc = "d", schedule = function() end,
     options = { slack = { type = "number", default = 0.1, min = 0, max = 1, doc = "d" } } },
+  ["ts.schemes"] = one(),
+  ["ts.configurations"] = one { num_gpus = 2, tensor_parallel = { 1, 2 }, pipeline_parallel = { 1, 2 },
+    schemes = { "fp16", "int4" } },
+  ["ts.fingerprint"] = one(values.fingerprint),
+  ["ts.intent"] = one { minimise = "latency", memory_bytes = 1e12 },
+  ["ts.place"] = one({ { tensor_parallel = 1, pipeline_parallel = 2, base_bytes = 8, memory_bytes = 9 } },
+    { { free_bytes = 10, load = 0.5 }, { free_bytes = 20, load = 0 } }, { num_layers = 4, policy = "packing" }),
   ["ts.sampling.draw"] = one { logits = { 1, 2, 3 }, temperature = 0.8, num_draws = 5 },
   ["ts.sampling.probabilities"] = one { logits = { 1, 2, 3 }, top_k = 2 },
   ["ts.speculative.accepted_drafts"] = one { acceptance = 0.7, num_tokens = 3, num_requests = 2, num_steps = 3 },
@@ -237,6 +244,8 @@ M.methods = {
   ["tessera.ResultStore:set_claims"] = one(1, { { text = "t", status = "pass", passed = true } }),
   ["tessera.ResultStore:merge"] = one({ "attack.db" }, { prefer = "first" }),
   ["tessera.ResultStore:close"] = one(),
+  ["tessera.Fingerprint:estimates"] = one { output_tokens = 10, price_usd_per_h = 1 },
+  ["tessera.Intent:rank"] = one { { num_gpus = 1, memory_bytes = 1, latency_s = 1, cost_byte_s = 1 } },
   ["tessera.Results:has"] = one(point),
   ["tessera.Results:add"] = one({ i = 7, p = "c" }, { x_s = 3 }),
   ["tessera.Results:rows"] = one { i = { 1, 2 } },
@@ -347,6 +356,7 @@ M.left_out = {
 
 --- Options of methods by the names of their cards.
 M.options_of = {
+  ["fingerprint:estimates"] = "tessera.Fingerprint:estimates",
   ["plan:explain"] = "tessera.Plan:explain", ["plan:export"] = "tessera.Plan:export",
   ["plans:export"] = "tessera.ServingPlans:export",
   ["plan:quality"] = "tessera.Plan:quality",

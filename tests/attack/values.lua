@@ -83,6 +83,16 @@ local function traffic()
   return ts.traffic { rate_per_s = 5, num_requests = 12, prompt_tokens = 40, output_tokens = 6 }
 end
 M.slo = { ttft_s = { p90 = 1 }, tpot_s = 0.5 }
+M.fingerprint = {
+  num_layers = 4, repeats = 2,
+  configurations = ts.configurations { num_gpus = 2, tensor_parallel = { 1, 2 }, pipeline_parallel = { 1, 2 },
+    schemes = { "fp16" } },
+  measure = function(run)
+    local times = {}
+    for i, tokens in ipairs(run.output_tokens) do times[i] = 0.1 + 0.001 * run.num_layers * tokens end
+    return { memory_bytes = 1e9 * run.num_layers, latency_s = times }
+  end,
+}
 M.serving = { model = "opt-125m", cluster = "1xT4-16G", slo = M.slo, num_requests = 20, limit = 1,
   traffic = { rate_per_s = 5, prompt_tokens = 40, output_tokens = 6 }, disaggregated = false, tensor_parallel = { 1 },
   pipeline_parallel = { 1 }, bitwidths = { 16 }, kv_bitwidths = { 16 } }
@@ -151,6 +161,8 @@ M.make = {
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s", by = "p" } end,
+  ["tessera.Fingerprint"] = function() return ts.fingerprint(M.fingerprint) end,
+  ["tessera.Intent"] = function() return ts.intent { memory_bytes = 1e12 } end,
   ["tessera.Results"] = function() return ts.results("attack/one", { db = "attack.db" }) end,
   ["tessera.ResultStore"] = filled_store,
   ["tessera.Collection"] = function() return ts.collection { name = "c", scripts = { "readers.lua" } } end,

@@ -2,6 +2,7 @@
 
 #include "core_lua.h"
 #include "tessera/cost/auto_kernel_set.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -29,6 +30,18 @@ int kernel(lua_State* L) {
   return 2;
 }
 
+/// why_not_sharded(model, degree): why its layers cannot be split so many ways, in words, or nil.
+int why_not_sharded(lua_State* L) {
+  const auto model = core_lua::model_argument(L, 1, "model");
+  const auto why = cost::why_not_sharded(*model, lua_kit::check_integer(L, 2, "degree", 1, 1024));
+  if (why) {
+    lua_kit::push_text(L, *why);
+  } else {
+    lua_pushnil(L);
+  }
+  return 1;
+}
+
 }  // namespace
 
 void register_cost(lua_State* L) {
@@ -49,7 +62,8 @@ void register_cost(lua_State* L) {
                             {"calibrate", guarded<calibrate>},
                             {"kernel", guarded<kernel>},
                             {"design_points", guarded<design_points>},
-                            {"read_profile_data", guarded<read_profile_data>}});
+                            {"read_profile_data", guarded<read_profile_data>},
+                            {"why_not_sharded", guarded<why_not_sharded>}});
 }
 
 }  // namespace tessera::cost_lua

@@ -10,6 +10,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/record_json.h"
+#include "tessera/core/text.h"
 
 namespace tessera::serving {
 namespace {

@@ -1,0 +1,268 @@
+-- ts.fingerprint(options): a model measured by a few of its layers, and from that every way to deploy it (iServe,
+-- section 5).
+
+local core = require "tessera.core"
+local extrapolate = require "tessera.configurations.extrapolate"
+local options = require "tessera.options"
+
+local path = "ts.fingerprint"
+
+local read = options.card {
+  name = path,
+  doc = "Runs a model with few layers (its fingerprint) in the shapes that a method needs, once each, and estimates "
+    .. "time and memory of all configurations. Latency: L2 by two fingerprints at two output lengths, L1 by the whole "
+    .. "model. Memory: M2 by fingerprints at (1, 1), (2, 1) and (1, 2) of tensor and pipeline parallelism, M1 by the "
+    .. "whole model there, M3 by fingerprints in every shape. Stages are taken to cost no time, as in the paper. "
+    .. "Methods: estimates { output_tokens, price_usd_per_h }. Fields: runs, cost, error, notes.",
+  returns = "tessera.Fingerprint",
+  options = {
+    { name = "model", type = "any", doc = "Name, file or tessera.Model; its layers are counted" },
+    { name = "num_layers", type = "integer", min = 1, max = 1e4, doc = "Of the whole model, where no model is given" },
+    { name = "configurations", type = "table", required = true, doc = "Of ts.configurations" },
+    { name = "latency_method", type = "choice", default = "L2", choices = extrapolate.latency_methods,
+      doc = "Of whole models or of fingerprints" },
+    { name = "memory_method", type = "choice", default = "M2", choices = extrapolate.memory_methods,
+      doc = "Of which shapes" },
+    { name = "fingerprint_layers", type = "any", lua_type = "integer[]", default = { 1, 2 },
+      doc = "Layers of the two fingerprints" },
+    { name = "output_tokens", type = "any", lua_type = "integer[]", default = { 16, 64 },
+      doc = "The two lengths of answers that are timed" },
+    { name = "prompt_tokens", type = "integer", default = 512, min = 1, max = 1e7, doc = "Of the prompt" },
+    { name = "repeats", type = "integer", default = 5, min = 1, max = 1000, doc = "Of each run; medians count" },
+    { name = "measure", type = "any", lua_type = "function", required = true,
+      doc = "function(run) that runs { num_layers, tensor_parallel, pipeline_parallel, scheme, output_tokens (empty "
+        .. "where only memory is wanted), prompt_tokens } and returns { memory_bytes =, latency_s = { t1, t2 } }" },
+  },
+}
+
+core.document_object {
+  name = "tessera.Fingerprint", doc = "A model's fingerprint, and what it says of the whole.",
+  fields = {
+    { "runs", "table[]", "The run, memory_bytes, latency_s, wall_s, spread (standard deviation of the repeats over "
+      .. "the median, the largest)" },
+    { "cost", "table", "num_runs, wall_s, gpu_s (device time), peak_memory_bytes" },
+    { "error", "table", "latency_ratio, memory_ratio: the median error of the estimates by the spread of the repeats; "
+      .. "nil of one repeat" },
+    { "notes", "string[]", "Where what was measured cannot be" },
+  },
+  methods = {
+    { "estimates", "(options: table): table[]", "A row per configuration, in order: its fields, ttft_s, tpot_s, "
+      .. "latency_s, memory_bytes, base_bytes, block_bytes, gpu_s, cost_byte_s, usd, error; or refused" },
+  },
+}
+
+local read_estimates = options.card {
+  name = "fingerprint:estimates",
+  doc = "Time, memory and cost of every configuration for answers of so many tokens.",
+  returns = "table[]",
+  options = {
+    { name = "output_tokens", type = "integer", default = 100, min = 1, max = 1e7, doc = "Of an answer" },
+    { name = "price_usd_per_h", type = "number", unit = "USD/h", min = 0, max = 1e6,
+      doc = "Of a GPU; left out: no usd" },
+  },
+}
+
+local function check_pair(list, where, words)
+  options.list(list, where, "a list of two whole numbers", options.item_of "number")
+  if #list ~= 2 then core.refuse(where, ("%d numbers; give two"):format(#list)) end
+  for i, value in ipairs(list) do
+    if value % 1 ~= 0 or value < 1 or value > 1e7 then
+      core.raise("out_of_range", ("%s[%d]: a whole number from 1 on belongs here"):format(where, i), where)
+    end
+  end
+  if list[1] == list[2] then
+    core.refuse(where, ("both are %d; two unlike %s tell what each takes"):format(list[1], words))
+  end
+end
+
+local function layers_of(opt)
+  if opt.model ~= nil then return core.model(opt.model).num_layers end
+  if not opt.num_layers then core.refuse(path, "give model, or num_layers of the whole model") end
+  return opt.num_layers
+end
+
+-- Copies of rows that are whole.
+local function checked(configurations)
+  local where, copies = path .. ".configurations", {}
+  if #configurations == 0 then core.refuse(where, "the list is empty") end
+  for i, row in ipairs(configurations) do -- beside them it has left_out
+    if type(row) ~= "table" then core.refuse(("%s[%d]"):format(where, i), "a configuration belongs here") end
+    for _, field in ipairs { "tensor_parallel", "pipeline_parallel", "num_gpus" } do
+      local value = row[field]
+      if type(value) ~= "number" or value % 1 ~= 0 or value < 1 or value > 2 ^ 20 then
+        core.refuse(("%s[%d].%s"):format(where, i, field), "a whole number from 1 on belongs here")
+      end
+    end
+    if type(row.scheme) ~= "string" then
+      core.refuse(("%s[%d].scheme"):format(where, i), "the name of a scheme belongs here")
+    end
+    copies[i] = {}
+    for key, value in pairs(row) do copies[i][key] = value end
+  end
+  return copies
+end
+
+local function median(values)
+  local sorted = { unpack(values) }
+  table.sort(sorted)
+  local middle = math.floor((#sorted + 1) / 2)
+  return #sorted % 2 == 1 and sorted[middle] or (sorted[middle] + sorted[middle + 1]) / 2
+end
+
+local function deviation(values)
+  if #values < 2 then return nil end
+  local mean, squares = 0, 0
+  for _, value in ipairs(values) do mean = mean + value / #values end
+  for _, value in ipairs(values) do squares = squares + (value - mean) ^ 2 end
+  return math.sqrt(squares / (#values - 1))
+end
+
+-- Of a median of n values whose deviation is known.
+local function error_of_median(values)
+  local sd = deviation(values)
+  return sd and (#values > 2 and 1.2533 or 1) * sd / math.sqrt(#values) or 0
+end
+
+local function check_number(value, what, run)
+  if type(value) == "number" and value == value and math.abs(value) < math.huge then return value end
+  core.refuse(path .. ".measure", ("%s of %d layers, TP %d, PP %d, %s is %s; a finite number belongs there"):format(
+    what, run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme, tostring(value)))
+end
+
+-- Runs once, and checks what came: memory, and seconds by output length.
+local function measured_once(measure, run)
+  local result = measure(run)
+  if type(result) ~= "table" then
+    core.refuse(path .. ".measure",
+      ("it returned a %s; { memory_bytes =, latency_s = { t1, t2 } } belongs there"):format(type(result)))
+  end
+  local times = {}
+  for i = 1, #run.output_tokens do
+    local given = type(result.latency_s) == "table" and result.latency_s[i]
+    times[i] = check_number(given, ("latency_s[%d]"):format(i), run)
+  end
+  return check_number(result.memory_bytes, "memory_bytes", run), times
+end
+
+-- All repeats of one run, as a row.
+local function measure_run(needed, opt)
+  local run = {
+    num_layers = needed.num_layers, tensor_parallel = needed.tensor_parallel, scheme = needed.scheme,
+    pipeline_parallel = needed.pipeline_parallel, prompt_tokens = opt.prompt_tokens,
+    output_tokens = needed.timed and { opt.output_tokens[1], opt.output_tokens[2] } or {},
+  }
+  local memory, times, started = {}, { {}, {} }, core.clock()
+  for _ = 1, opt.repeats do
+    local bytes, seconds = measured_once(opt.measure, run)
+    memory[#memory + 1] = bytes
+    for i, value in ipairs(seconds) do table.insert(times[i], value) end
+  end
+  run.wall_s, run.memory_bytes, run.latency_s = core.clock() - started, median(memory), {}
+  run.memory_error, run.latency_error_s = error_of_median(memory), {}
+  run.gpu_s, run.spread = 0, 0
+  for i in ipairs(run.output_tokens) do
+    run.latency_s[i] = median(times[i])
+    run.latency_error_s[i] = error_of_median(times[i])
+    run.spread = math.max(run.spread, (deviation(times[i]) or 0) / math.max(math.abs(run.latency_s[i]), 1e-300))
+    for _, seconds in ipairs(times[i]) do
+      run.gpu_s = run.gpu_s + seconds * run.tensor_parallel * run.pipeline_parallel
+    end
+  end
+  return run
+end
+
+local Fingerprint = {}
+local private = setmetatable({}, { __mode = "k" })
+
+-- Why a row is no estimate, or nil.
+local function why_refused(row)
+  if row.memory_bytes <= 0 then return "its memory comes out as nothing or less" end
+  if row.tpot_s <= 0 then return "its time does not rise with the answer's length" end
+  if row.latency_s <= 0 then return "its latency comes out as nothing or less" end
+  return nil
+end
+
+local function estimate(state, c, output_tokens, price)
+  local row = {}
+  for key, value in pairs(c) do row[key] = value end
+  local parts = state.parts[c.scheme]
+  local memory, memory_error = extrapolate.memory_of(state.measured, c, parts, state.num_layers, state.opt)
+  local tpot, intercept, at = extrapolate.latency_of(state.measured, c, state.num_layers, state.opt)
+  local latency, latency_error = at(output_tokens)
+  row.tpot_s, row.ttft_s, row.latency_s, row.memory_bytes = tpot, intercept + tpot, latency, memory
+  local why = why_refused(row)
+  if why then
+    local refused = { refused = why }
+    for key, value in pairs(c) do refused[key] = value end
+    return refused
+  end
+  row.base_bytes = parts.base
+  row.block_bytes = parts.base / (c.tensor_parallel * state.num_layers)
+  row.gpu_s, row.cost_byte_s = c.num_gpus * latency, memory * latency
+  row.usd = price and row.gpu_s / 3600 * price or nil
+  row.error, row.memory_error = latency_error / latency, memory_error / memory
+  return row
+end
+
+function Fingerprint:estimates(given)
+  local state = private[self]
+  if not state then core.refuse("fingerprint:estimates", "call it with a colon, on what ts.fingerprint gave") end
+  local opt = read_estimates(given or {})
+  local rows = {}
+  for i, c in ipairs(state.configurations) do rows[i] = estimate(state, c, opt.output_tokens, opt.price_usd_per_h) end
+  return rows
+end
+
+local function summary(self)
+  if not private[self] then return "fingerprint" end
+  return ("fingerprint: %d runs, %s of devices, %d configurations; error of the latency %s"):format(self.cost.num_runs,
+    core.format_seconds(self.cost.gpu_s), #private[self].configurations, self.error.latency_ratio
+      and ("%.1f %%"):format(100 * self.error.latency_ratio) or "unknown (one repeat)")
+end
+
+local meta = { __index = Fingerprint, __name = "tessera.Fingerprint", __tostring = summary }
+
+-- Medians of the errors of all estimates.
+local function errors_of(map, opt)
+  if opt.repeats < 2 then return {} end
+  local latency, memory = {}, {}
+  for _, row in ipairs(map:estimates { output_tokens = opt.output_tokens[2] }) do
+    if not row.refused then
+      latency[#latency + 1], memory[#memory + 1] = row.error, row.memory_error
+    end
+  end
+  if #latency == 0 then return {} end
+  return { latency_ratio = median(latency), memory_ratio = median(memory) }
+end
+
+return function(given)
+  local opt = read(given)
+  if type(opt.measure) ~= "function" then
+    core.refuse(path .. ".measure", ("a function belongs here, not a %s"):format(type(opt.measure)))
+  end
+  check_pair(opt.fingerprint_layers, path .. ".fingerprint_layers", "fingerprints")
+  check_pair(opt.output_tokens, path .. ".output_tokens", "lengths")
+  local num_layers = layers_of(opt)
+  local configurations = checked(opt.configurations)
+  local state = { opt = opt, num_layers = num_layers, configurations = configurations, measured = {}, parts = {} }
+  local map = { runs = {}, notes = {}, cost = { num_runs = 0, wall_s = 0, gpu_s = 0, peak_memory_bytes = 0 } }
+  for i, needed in ipairs(extrapolate.runs(configurations, num_layers, opt)) do
+    local run = measure_run(needed, opt)
+    state.measured[extrapolate.key(run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme)] = run
+    map.runs[i] = run
+    map.cost.num_runs, map.cost.wall_s = i, map.cost.wall_s + run.wall_s
+    map.cost.gpu_s = map.cost.gpu_s + run.gpu_s
+    map.cost.peak_memory_bytes = math.max(map.cost.peak_memory_bytes, run.memory_bytes)
+  end
+  for _, c in ipairs(configurations) do
+    if not state.parts[c.scheme] then
+      local parts = extrapolate.memory_parts(state.measured, configurations, c.scheme, num_layers, opt)
+      state.parts[c.scheme] = parts
+      for _, note in ipairs(parts.notes) do map.notes[#map.notes + 1] = note end
+    end
+  end
+  private[map] = state
+  setmetatable(map, meta)
+  map.error = errors_of(map, opt)
+  return map
+end

@@ -1,0 +1,139 @@
+-- ts.intent(options): what somebody wants of a deployment, and the order that it gives configurations (iServe, section
+-- 4.1).
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+
+local path = "ts.intent"
+
+-- By aim: the field of a row.
+local fields = {
+  latency = "latency_s", cost = "cost_byte_s", memory = "memory_bytes", gpu_hours = "gpu_s", usd = "usd",
+}
+local limits = { "latency_s", "memory_bytes", "gpu_s", "cost_byte_s", "usd" }
+local tolerance = 1e-9
+
+local read = options.card {
+  name = path,
+  doc = "An aim and limits. rank(rows) sorts rows of fingerprint:estimates, or any with these fields: those within all "
+    .. "limits first, by the aim; then the others by how far the worst limit is exceeded. Ties: fewer GPUs, less "
+    .. "memory, less latency, the lower index. Rows have rank, value (of the aim), meets and excess (value over limit, "
+    .. "the worst). Refused rows are left out.",
+  returns = "tessera.Intent",
+  options = {
+    { name = "minimise", type = "choice", choices = { "latency", "cost", "memory", "gpu_hours", "usd" },
+      doc = "Left out: latency where limits are given and none is on latency, else cost (memory x latency)" },
+    { name = "latency_s", type = "number", unit = "s", min = 0, max = 1e9, doc = "At most" },
+    { name = "memory_bytes", type = "number", unit = "B", min = 0, max = 1e18, doc = "At most, of all GPUs" },
+    { name = "gpu_s", type = "number", unit = "s", min = 0, max = 1e12, doc = "At most: GPUs x latency" },
+    { name = "cost_byte_s", type = "number", unit = "B s", min = 0, max = 1e21, doc = "At most: memory x latency" },
+    { name = "usd", type = "number", unit = "USD", min = 0, max = 1e9, doc = "At most, of a request" },
+  },
+}
+
+core.document_object {
+  name = "tessera.Intent", doc = "What is wanted of a deployment.",
+  fields = { { "minimise", "string", "The aim" }, { "limits", "table", "By field" } },
+  methods = { { "rank", "(rows: table[]): table[]", "The rows that can be, the best first" } },
+}
+
+local Intent = {}
+local private = setmetatable({}, { __mode = "k" })
+
+local function equal(a, b) return math.abs(a - b) <= tolerance * math.max(math.abs(a), math.abs(b)) end
+
+-- Sorts list[first..last] by the fields from `level` on; values that are equal but for rounding tie.
+local function sort_by(list, keys, level, first, last)
+  if first >= last or level > #keys then return end
+  local key, part = keys[level], {}
+  for i = first, last do part[#part + 1] = list[i] end
+  table.sort(part, function(a, b)
+    if a[key] ~= b[key] then return a[key] < b[key] end
+    return a.position < b.position
+  end)
+  for i, item in ipairs(part) do list[first + i - 1] = item end
+  local start = first
+  for i = first + 1, last + 1 do
+    if i > last or not equal(list[i][key], list[i - 1][key]) then
+      sort_by(list, keys, level + 1, start, i - 1)
+      start = i
+    end
+  end
+end
+
+local function field_of(row, field, i)
+  local value = row[field]
+  if type(value) == "number" and value == value then return value end
+  local hint = field == "usd" and "; price_usd_per_h of fingerprint:estimates gives it" or ""
+  core.refuse(("intent:rank rows[%d].%s"):format(i, field), "a number belongs here" .. hint)
+end
+
+-- Value over limit, the worst of all; 1 or less: within them.
+local function excess_of(row, given, i)
+  local worst = 0
+  for _, field in ipairs(limits) do
+    local limit = given[field]
+    if limit then
+      local value = field_of(row, field, i)
+      worst = math.max(worst, limit > 0 and value / limit or value > 0 and math.huge or 1)
+    end
+  end
+  return worst
+end
+
+function Intent:rank(rows)
+  local intent = private[self]
+  if not intent then core.refuse("intent:rank", "call it with a colon, on what ts.intent gave") end
+  options.list(rows, "intent:rank rows", "a list of rows", options.item_of "table")
+  local within, beyond = {}, {}
+  for i, row in ipairs(rows) do
+    if not row.refused then
+      local excess = excess_of(row, intent.limits, i)
+      local item = {
+        row = row, position = i, excess = excess, meets = excess <= 1 + tolerance,
+        value = field_of(row, fields[intent.minimise], i), num_gpus = field_of(row, "num_gpus", i),
+        memory_bytes = field_of(row, "memory_bytes", i), latency_s = field_of(row, "latency_s", i),
+        index = row.index or i - 1,
+      }
+      table.insert(item.meets and within or beyond, item)
+    end
+  end
+  sort_by(within, { "value", "num_gpus", "memory_bytes", "latency_s", "index" }, 1, 1, #within)
+  sort_by(beyond, { "excess", "num_gpus", "memory_bytes", "latency_s", "index" }, 1, 1, #beyond)
+  local ranked = {}
+  for _, list in ipairs { within, beyond } do
+    for _, item in ipairs(list) do
+      local row = {}
+      for key, value in pairs(item.row) do row[key] = value end
+      row.rank, row.value, row.meets = #ranked + 1, item.value, item.meets
+      row.excess = next(intent.limits) and item.excess or nil
+      ranked[#ranked + 1] = row
+    end
+  end
+  return ranked
+end
+
+local meta = {
+  __index = Intent, __name = "tessera.Intent",
+  __tostring = function(self)
+    local intent = private[self]
+    if not intent then return "intent" end
+    local words = { "intent: least " .. intent.minimise }
+    for _, field in ipairs(limits) do
+      if intent.limits[field] then words[#words + 1] = ("%s <= %g"):format(field, intent.limits[field]) end
+    end
+    return table.concat(words, ", ")
+  end,
+}
+
+return function(given)
+  local opt = read(given or {})
+  local bounds = {}
+  for _, field in ipairs(limits) do bounds[field] = opt[field] end
+  local aim = opt.minimise or next(bounds) and not bounds.latency_s and "latency" or "cost"
+  local intent, shown = { minimise = aim, limits = bounds }, {}
+  for field, limit in pairs(bounds) do shown[field] = limit end
+  local object = setmetatable({ minimise = aim, limits = shown }, meta)
+  private[object] = intent
+  return object
+end

@@ -1,0 +1,87 @@
+-- ts.configurations(options): every way to deploy a model on K GPUs (iServe, section 1: 15 shapes of tensor and
+-- pipeline parallelism x 12 schemes = 180 on eight).
+
+local core = require "tessera.core"
+local cost = require "tessera.cost"
+local options = require "tessera.options"
+local schemes = require "tessera.configurations.schemes"
+
+local path = "ts.configurations"
+local most = 1024 -- GPUs, and degrees
+
+local read = options.card {
+  name = path,
+  doc = "Configurations in order of scheme, tensor and pipeline parallelism: { index (from 0), scheme, "
+    .. "tensor_parallel, pipeline_parallel, num_gpus, bitwidth, kv_bitwidth, pruning }. With a model, what its heads "
+    .. "or layers forbid is left out: `left_out` lists { tensor_parallel, pipeline_parallel, why }.",
+  returns = "table[]",
+  options = {
+    { name = "model", type = "any", doc = "Name, file or tessera.Model, whose heads and layers forbid some" },
+    { name = "num_gpus", type = "integer", default = 8, min = 1, max = most, doc = "Tensor times pipeline, at most" },
+    { name = "tensor_parallel", type = "any", lua_type = "integer[]", default = { 1, 2, 4, 8 }, doc = "Degrees" },
+    { name = "pipeline_parallel", type = "any", lua_type = "integer[]", default = { 1, 2, 3, 4, 5, 6, 7, 8 },
+      doc = "Numbers of stages" },
+    { name = "schemes", type = "any", lua_type = "string[]", default = schemes.names, doc = "Of ts.schemes()" },
+  },
+}
+
+local function check_degrees(list, where)
+  local seen = {}
+  options.list(list, where, "a list of whole numbers", function(degree, item)
+    if type(degree) ~= "number" or degree % 1 ~= 0 or degree < 1 or degree > most then
+      core.raise("out_of_range", ("%s: a whole number in [1, %d] belongs here"):format(item, most), item)
+    end
+    if seen[degree] then core.refuse(item, ("%d is there twice"):format(degree)) end
+    seen[degree] = true
+  end)
+  if #list == 0 then core.refuse(where, "the list is empty") end
+end
+
+-- Why a model cannot have this shape, or nil.
+local function why_not(model, tp, pp)
+  if not model then return nil end
+  if pp > model.num_layers then return ("%d stages, but %d layers"):format(pp, model.num_layers) end
+  return cost.why_not_sharded(model, tp)
+end
+
+-- The shapes that are possible, and those that are not.
+local function shapes_of(opt, model)
+  local shapes, left_out = {}, {}
+  for _, tp in ipairs(opt.tensor_parallel) do
+    for _, pp in ipairs(opt.pipeline_parallel) do
+      if tp * pp <= opt.num_gpus then
+        local why = why_not(model, tp, pp)
+        if why then
+          left_out[#left_out + 1] = { tensor_parallel = tp, pipeline_parallel = pp, why = why }
+        else
+          shapes[#shapes + 1] = { tp, pp }
+        end
+      end
+    end
+  end
+  return shapes, left_out
+end
+
+return function(given)
+  local opt = read(given or {})
+  check_degrees(opt.tensor_parallel, path .. ".tensor_parallel")
+  check_degrees(opt.pipeline_parallel, path .. ".pipeline_parallel")
+  options.list(opt.schemes, path .. ".schemes", "a list of names", options.item_of "string")
+  if #opt.schemes == 0 then core.refuse(path .. ".schemes", "the list is empty") end
+  local cards = {}
+  for i, name in ipairs(opt.schemes) do cards[i] = schemes.find(name, ("%s.schemes[%d]"):format(path, i)) end
+  local model = opt.model ~= nil and core.model(opt.model) or nil
+  local shapes, left_out = shapes_of(opt, model)
+  local space = {}
+  for _, card in ipairs(cards) do
+    for _, shape in ipairs(shapes) do
+      space[#space + 1] = {
+        index = #space, scheme = card.name, tensor_parallel = shape[1], pipeline_parallel = shape[2],
+        num_gpus = shape[1] * shape[2], bitwidth = card.bitwidth, kv_bitwidth = card.kv_bitwidth,
+        pruning = card.pruning and card.pruning.method or nil,
+      }
+    end
+  end
+  space.left_out = left_out
+  return space
+end
