@@ -65,6 +65,7 @@ void read_body(const Message& message) {
       return require_same(message, step_tokens_of(message), step_tokens_of);
     case Kind::group:
       return require_same(message, group_key_of(message), group_key_of);
+    case Kind::refused:
     case Kind::ready:
     case Kind::ping:
     case Kind::pong:

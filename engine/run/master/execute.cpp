@@ -104,7 +104,9 @@ class Run {
     TcpTransport transport({.host = request_.options.host,
                             .port = request_.options.port,
                             .secret = secret_,
-                            .build = request_.build});
+                            .build = request_.build,
+                            .num_ranks = static_cast<std::int32_t>(count_ranks())});
+    job.address = fmt::format("{}:{}", request_.options.host, transport.port());
     std::optional<LocalWorkers> workers;
     JobHooks hooks;
     // By it launchers and schedulers end a process: it ends the run and not the process, so that
@@ -142,6 +144,7 @@ class Run {
                       transport.port()),
           secret_, num_ranks});
       hooks.ending = [&](std::int32_t rank) { return workers->ending(rank); };
+      hooks.ended = [&](std::int32_t rank) { return workers->ended(rank); };
     }
     hooks.restart = [&](std::int32_t rank) {
       if (starts(rank)) workers->start(rank);
@@ -159,6 +162,11 @@ class Run {
     take(master);
     result_.num_refused = transport.num_refused();
     result_.last_refused = transport.last_refused();
+    if (result_.state == JobState::failed && result_.num_refused > 0 && master.duration() == 0) {
+      result_.why +=
+          fmt::format("; {} connection{} refused, the last of one that {}", result_.num_refused,
+                      result_.num_refused == 1 ? " was" : "s were", result_.last_refused);
+    }
     return std::move(result_);
   }
 
@@ -321,11 +329,31 @@ class Run {
                  "of {}",
                  ranks, shape_.num_heads, shape_.num_kv_heads, shape_.ffn_size, shape_.name);
         }
+        check_groups(engine, stage);
         if (request_.options.workers != Starter::itself) {
           refuse(ErrorCode::unsupported, "workers",
                  "tensor-parallel ranks share memory, and so run where the master starts them: "
                  "workers = \"itself\"");
         }
+      }
+    }
+  }
+
+  // Columns of a matrix are shared out in whole groups of codes.
+  void check_groups(const EngineRequest& engine, const EngineRequest::Stage& stage) const {
+    const LoadOrder order = load_order_of(request_.model);
+    const std::int64_t group = order.scheme.group_size;
+    if (order.scheme.granularity != quant::Granularity::group || group <= 0) return;
+    for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.num_layers; ++i) {
+      if (engine.bitwidths[static_cast<std::size_t>(i)] == 16) continue;
+      for (const std::int64_t columns :
+           {shape_.num_heads * shape_.layer_classes.front().head_dim, shape_.ffn_size}) {
+        const std::int64_t own = columns / stage.tensor_ranks;
+        if (own % std::min(group, columns) == 0) continue;
+        refuse(ErrorCode::out_of_range, "plan",
+               "{} tensor-parallel ranks have {} of {} columns of a matrix each, which cuts groups "
+               "of {} codes: --group-size {} (group_size = {}) divides them",
+               stage.tensor_ranks, own, columns, group, std::gcd(own, group), std::gcd(own, group));
       }
     }
   }

@@ -16,6 +16,8 @@ constexpr std::int64_t kTimesPredicted = 10;
 // From the loss of a link between workers on: of one that has died the master hears by then.
 constexpr Nanoseconds kNews = kSecond;
 
+double seconds_of(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
+
 }  // namespace
 
 bool Job::may_return(std::int32_t rank) {
@@ -33,6 +35,12 @@ void Job::lost(std::int32_t rank, const std::string& why, bool is_ending) {
   if (r.state == Rank::State::retired) return;
   r.state = Rank::State::absent;
   const std::string ending = is_ending && hooks_.ending ? hooks_.ending(rank) : "";
+  // A signal says it all; a status, that it noticed something itself.
+  std::string text = why;
+  if (ending.find("signal") != std::string::npos)
+    text = ending;
+  else if (!ending.empty())
+    text += "; it " + ending;
   Engine& engine = *engines_[r.engine];
   if (hooks_.abort_sums && engine.stages[r.stage].size() > 1) hooks_.abort_sums(r.engine, r.stage);
   Remedy remedy = Remedy::none;
@@ -43,7 +51,7 @@ void Job::lost(std::int32_t rank, const std::string& why, bool is_ending) {
   } else if (replan(rank)) {
     remedy = Remedy::moved;
   }
-  note_fault(rank, ending.empty() ? why : ending, remedy);
+  note_fault(rank, text, remedy);
 }
 
 void Job::note_fault(std::int32_t rank, const std::string& why, Remedy remedy) {
@@ -145,21 +153,29 @@ void Job::check_limits() {
                                                           }) -
                                      ranks_.begin());
   };
+  for (std::int32_t rank = 0; hooks_.ended && rank < std::ssize(ranks_); ++rank) {
+    if (ranks_[static_cast<std::size_t>(rank)].state != Rank::State::absent) continue;
+    const std::string ending = hooks_.ended(rank);
+    if (ending.empty()) continue;
+    if (state_ == JobState::connecting) return fail(rank, ending + " before it had joined");
+    lost(rank, ending + " before it had joined again");
+    if (is_done()) return;
+  }
   if (state_ == JobState::connecting && now - created_ > options_.start_limit) {
     const std::int32_t rank = first_not(Rank::State::joined);
     return fail(rank, fmt::format("no worker of this rank came within {} s: tessera stage --rank "
-                                  "{} --connect HOST:PORT",
-                                  options_.start_limit / kSecond, rank));
+                                  "{} --connect {}",
+                                  seconds_of(options_.start_limit), rank, options_.address));
   }
   if (state_ == JobState::loading && now - created_ > options_.load_limit) {
     return fail(first_not(Rank::State::ready),
-                fmt::format("it was not loaded within {} s", options_.load_limit / kSecond));
+                fmt::format("it was not loaded within {} s", seconds_of(options_.load_limit)));
   }
   for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
     const Rank& r = ranks_[static_cast<std::size_t>(rank)];
     if (r.state != Rank::State::absent || r.returns.empty()) continue;
     if (now - r.returns.back() < options_.start_limit) continue;
-    lost(rank, fmt::format("it did not come again within {} s", options_.start_limit / kSecond),
+    lost(rank, fmt::format("did not come again within {} s", seconds_of(options_.start_limit)),
          false);
     if (is_done()) return;
   }
@@ -174,7 +190,7 @@ void Job::check_limits() {
     for (const std::int32_t rank : ranks) {
       if (is_done()) return;
       transport_.disconnect(rank);
-      lost(rank, fmt::format("a step did not end within {} s", limit / kSecond));
+      lost(rank, fmt::format("a step did not end within {} s", seconds_of(limit)));
     }
   }
 }

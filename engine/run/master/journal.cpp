@@ -135,6 +135,7 @@ void Journal::write(const std::string& line) {
   do {
     n = ::write(file_, text.data(), text.size());
   } while (n < 0 && errno == EINTR);
+  if (n >= 0 && n != static_cast<ssize_t>(text.size())) errno = ENOSPC;  // it took a part
   if (n != static_cast<ssize_t>(text.size()) || ::fdatasync(file_) != 0) {
     fail(path_, "cannot be written");
   }

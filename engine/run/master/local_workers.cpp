@@ -74,6 +74,12 @@ std::string LocalWorkers::ending(std::int32_t rank) {
   return endings_[static_cast<std::size_t>(rank)];
 }
 
+std::string LocalWorkers::ended(std::int32_t rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  const bool ran = processes_[at] > 0;
+  return ran && wait_for(rank, 0) ? endings_[at] : std::string();
+}
+
 void LocalWorkers::stop(double grace_s) {
   const auto start = std::chrono::steady_clock::now();
   for (std::int32_t rank = 0; rank < std::ssize(processes_); ++rank) {

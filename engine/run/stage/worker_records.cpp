@@ -15,14 +15,34 @@
 namespace tessera::run {
 namespace {
 
-constexpr std::size_t kHashedBytes = 1 << 20;  // of each file: its header, and then some
+// Of a file of weights all up to 16 MiB, of a larger one 256 pieces of it, evenly spread: a folder
+// of 100 GB is told from another in a tenth of a second.
+constexpr std::int64_t kPieceBytes = 64 << 10, kMostPieces = 256;
 
-std::string head_of(const std::filesystem::path& path) {
+// What of a model's folder decides what its layers compute.
+bool is_of_the_model(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name == "config.json" || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json") || name.ends_with(".gguf");
+}
+
+// Digests of the pieces; no more than one of them is in memory.
+std::string digests_of(const std::filesystem::path& path, std::int64_t size) {
   std::ifstream file(path, std::ios::binary);
-  std::string head(kHashedBytes, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return head;
+  const std::int64_t whole = (size + kPieceBytes - 1) / kPieceBytes;
+  const std::int64_t pieces = std::min(whole, kMostPieces);
+  std::string digests, piece;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const std::int64_t from =
+        whole <= kMostPieces ? i * kPieceBytes : (size - kPieceBytes) / (pieces - 1) * i;
+    piece.resize(kPieceBytes);
+    file.seekg(from);
+    file.read(piece.data(), kPieceBytes);
+    piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+    file.clear();
+    digests += digest_of(piece);
+  }
+  return digests;
 }
 
 }  // namespace
@@ -80,7 +100,9 @@ std::string model_fingerprint(const std::string& path) {
   std::vector<fs::path> files;
   if (fs::is_directory(path, error)) {
     for (const auto& entry : fs::directory_iterator(path, error)) {
-      if (entry.is_regular_file(error)) files.push_back(entry.path());
+      if (entry.is_regular_file(error) && is_of_the_model(entry.path())) {
+        files.push_back(entry.path());
+      }
     }
   } else {
     files.push_back(path);
@@ -94,7 +116,7 @@ std::string model_fingerprint(const std::string& path) {
              std::strerror(errno));
     }
     text += fmt::format("{} {} {}\n", file.filename().string(), status.st_size,
-                        digest_of(head_of(file)));
+                        digest_of(digests_of(file, status.st_size)));
   }
   return digest_of(text);
 }

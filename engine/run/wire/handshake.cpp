@@ -88,13 +88,14 @@ Greeting::Saying Greeting::first() const { return saying(Kind::hello, hello_); }
 
 void Greeting::check_mac(const char* side, const std::string& mac) const {
   if (is_same_mac(mac, mac_of(secret_, side, hello_, nonce_))) return;
-  refuse("hello", "it does not know the secret of this run");
+  throw Error(ErrorCode::invalid_argument, "does not know the secret of this run");
 }
 
 std::optional<Greeting::Saying> Greeting::take(const Message& message) {
   if (opens_) {
     const auto welcome = record_due<Welcome>(message, Kind::welcome);
     nonce_ = welcome.nonce;
+    knows_ = true;
     check_mac("accept", welcome.mac);
     over_ = true;
     return saying(Kind::proof, Proof{mac_of(secret_, "open", hello_, nonce_)});
@@ -107,8 +108,8 @@ std::optional<Greeting::Saying> Greeting::take(const Message& message) {
   hello_ = record_due<Hello>(message, Kind::hello);
   knows_ = true;
   if (hello_.build != build_) {
-    refuse(ErrorCode::unsupported, "hello", "it is of build {}, this one is {}",
-           quote(hello_.build), quote(build_));
+    throw Error(ErrorCode::unsupported, fmt::format("is of build {}, the run of build {}",
+                                                    quote(hello_.build), quote(build_)));
   }
   nonce_ = make_nonce();
   return saying(Kind::welcome, Welcome{nonce_, mac_of(secret_, "accept", hello_, nonce_)});

@@ -26,6 +26,7 @@ std::uint64_t most_bytes(Kind kind) {
     case Kind::hello:
     case Kind::welcome:
     case Kind::proof:
+    case Kind::refused:
       return 4 * kKib;
     case Kind::ping:
     case Kind::pong:
@@ -71,7 +72,7 @@ Header decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   }
   const auto kind = static_cast<Kind>(wire.kind);
   if (wire.kind < static_cast<std::uint16_t>(Kind::hello) ||
-      wire.kind > static_cast<std::uint16_t>(Kind::unlinked) || wire.zero != 0) {
+      wire.kind > static_cast<std::uint16_t>(Kind::refused) || wire.zero != 0) {
     refuse("message", "there is no kind {}", wire.kind);
   }
   if (wire.length > most_bytes(kind)) {

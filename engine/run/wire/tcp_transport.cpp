@@ -16,6 +16,7 @@
 
 #include "frame_stream.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/run/handshake.h"
 
 namespace tessera::run {
@@ -29,6 +30,7 @@ constexpr auto kTimer = std::chrono::milliseconds(250);
 constexpr Nanoseconds kHandshake = 5 * kSecond;  // for a stranger to show who it is
 constexpr Nanoseconds kConnect = 10 * kSecond;   // for a peer to listen
 constexpr std::ptrdiff_t kMostStrangers = 64;    // at once
+constexpr std::size_t kMostWhy = 300;            // characters of a reason
 
 Nanoseconds clock_now() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -139,6 +141,14 @@ class TcpTransport::State {
  private:
   enum class Phase { greets, open, closed };
 
+  /// A link that is being opened.
+  struct Attempt {
+    Peer to = kMaster;
+    Address address;
+    Nanoseconds deadline = 0;
+    std::int64_t number = 0;
+  };
+
   struct Link {
     Link(tcp::socket s, Greeting g) : socket(std::move(s)), greeting(std::move(g)) {}
     tcp::socket socket;
@@ -146,6 +156,7 @@ class TcpTransport::State {
     Peer peer = kMaster;
     Address address;
     Greeting greeting;
+    Attempt attempt;  ///< that opened it from here
     Nanoseconds since = clock_now(), heard = clock_now(), asked = 0;
     std::atomic<Nanoseconds> offset{0};
     Nanoseconds round_trip = kNoTime;
@@ -181,15 +192,25 @@ class TcpTransport::State {
       if (!error) {
         const auto link =
             add(std::move(socket), Greeting::accepting(options_.secret, options_.build));
-        const auto is_stranger = [](const LinkPtr& l) { return l->phase != Phase::open; };
-        if (std::ranges::count_if(all_, is_stranger) > kMostStrangers) {
-          refuse_link(link, "too many who did not say who they are");
-        } else {
-          read(link);
-        }
+        // Who belongs to the run says so at once: of too many those go that have been here longest.
+        make_room();
+        read(link);
       }
       accept();
     });
+  }
+
+  void make_room() {
+    const auto is_stranger = [](const LinkPtr& l) {
+      return l->phase != Phase::open && !l->greeting.opens();
+    };
+    while (std::ranges::count_if(all_, is_stranger) > kMostStrangers) {
+      LinkPtr oldest;
+      for (const LinkPtr& link : all_) {
+        if (is_stranger(link) && (!oldest || link->since < oldest->since)) oldest = link;
+      }
+      refuse_link(oldest, "one of too many who did not say who they are");
+    }
   }
 
   LinkPtr add(tcp::socket socket, Greeting greeting) {
@@ -201,13 +222,6 @@ class TcpTransport::State {
     return link;
   }
 
-  /// A link that is being opened.
-  struct Attempt {
-    Peer to = kMaster;
-    Address address;
-    Nanoseconds deadline = 0;
-    std::int64_t number = 0;
-  };
   // Nobody has given it up since.
   bool is_wanted(const Attempt& attempt) {
     return acceptor_.is_open() && attempts_[attempt.to] == attempt.number;
@@ -230,11 +244,14 @@ class TcpTransport::State {
   }
 
   void retry(const Attempt& attempt, const error_code& error) {
+    retry(attempt, fmt::format("cannot be reached at {}:{}: {}", attempt.address.host,
+                               attempt.address.port, error.message()));
+  }
+  void retry(const Attempt& attempt, const std::string& why) {
     if (!is_wanted(attempt)) return;
     if (clock_now() > attempt.deadline) {
       Event event{.type = Event::Type::unreachable, .peer = attempt.to};
-      event.why = fmt::format("cannot be reached at {}:{}: {}", attempt.address.host,
-                              attempt.address.port, error.message());
+      event.why = why;
       return push(std::move(event));
     }
     auto later = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(50));
@@ -248,8 +265,17 @@ class TcpTransport::State {
     const LinkPtr link = add(std::move(socket), Greeting::opening(options_.secret, mine));
     link->peer = attempt.to;
     link->address = attempt.address;
+    link->attempt = attempt;
     say(link, link->greeting.first());
     read(link);
+  }
+
+  static bool is_greeting(const Link& link) {
+    return link.phase == Phase::greets && link.greeting.opens();
+  }
+  void greet_again(const LinkPtr& link, const std::string& why) {
+    close(link);
+    retry(link->attempt, why);
   }
 
   void say(const LinkPtr& link, Greeting::Saying saying) {
@@ -295,6 +321,9 @@ class TcpTransport::State {
         }
         if (link->in.take_heard()) link->heard = clock_now();
       } catch (const Error& wrong) {
+        // Closed without a word by who was too busy with others: it is asked again.
+        if (wrong.code() == ErrorCode::io && is_greeting(*link))
+          return greet_again(link, wrong.what());
         return fail(link, wrong.what());
       } catch (const std::bad_alloc&) {
         return fail(link, "sent more than there is memory for");
@@ -305,12 +334,17 @@ class TcpTransport::State {
 
   // Before a link is open only who it is may be said, and then nothing of that.
   static void check_turn(const Link& link, Kind kind) {
+    if (kind == Kind::refused) return;
     const bool greets = kind == Kind::hello || kind == Kind::welcome || kind == Kind::proof;
     if (greets == (link.phase != Phase::open)) return;
     refuse("message", "{} is out of turn", name_of(kind));
   }
 
   void take_message(const LinkPtr& link, Message message) {
+    if (message.header.kind == Kind::refused) {
+      throw Error(ErrorCode::invalid_argument,
+                  "refused this one, which " + quote(text_of(message), kMostWhy));
+    }
     if (link->phase == Phase::greets) return take_greeting(link, message);
     if (message.header.kind == Kind::ping) return answer(link, message);
     if (message.header.kind == Kind::pong) return note_clock(*link, message);
@@ -330,12 +364,18 @@ class TcpTransport::State {
   }
 
   void establish(const LinkPtr& link) {
+    if (!link->greeting.opens() && (link->peer < 0 || link->peer >= options_.num_ranks)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("is rank {} of a run that has ranks 0 to {}", link->peer,
+                              options_.num_ranks - 1));
+    }
     LinkPtr old;
     {
       const std::lock_guard lock(links_mutex_);
       LinkPtr& place = links_[link->peer];
       if (place && !options_.lets_replace) {
-        refuse("hello", "rank {} is there already", link->peer);
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("is rank {}, which is there already", link->peer));
       }
       old = std::exchange(place, link);
       const std::lock_guard queue(link->out_mutex);
@@ -407,6 +447,7 @@ class TcpTransport::State {
     if (link->phase == Phase::closed) return;
     const bool was_open = link->phase == Phase::open, opened = !was_open && link->greeting.opens();
     if (!was_open && !opened) return refuse_link(link, why);
+    if (opened && link->greeting.knows_peer()) tell(link, why);
     {
       const std::lock_guard lock(links_mutex_);
       const auto it = links_.find(link->peer);
@@ -425,7 +466,13 @@ class TcpTransport::State {
       const std::lock_guard lock(events_mutex_);
       last_refused_ = why;
     }
+    // Who has said a hello is told why.
+    if (link->greeting.knows_peer()) tell(link, why);
     close(link);
+  }
+
+  void tell(const LinkPtr& link, const std::string& why) {
+    say(link, {Kind::refused, body_of(why.substr(0, kMostWhy))});
   }
 
   void close(const LinkPtr& link) {

@@ -64,12 +64,14 @@ end
 local function summary(run)
   local answered = 0
   for _, request in ipairs(run.requests) do answered = answered + (request.tokens and 1 or 0) end
-  if run.total_s == 0 and run.state == "done" then
-    return ("%d of %d prompts were answered before\n"):format(answered, #run.requests)
+  local before = run.answered_before > 0 and ("%d of them before, by the journal"):format(run.answered_before)
+  if run.total_s == 0 then
+    if run.state == "failed" then return "" end -- before its first step: why it did says it
+    return ("%d of %d prompts answered%s\n"):format(answered, #run.requests, before and ", " .. before or "")
   end
-  local text = ("%d of %d prompts answered in %s, %.1f tok/s; workers ready after %s, hidden states by %s\n"):format(
-    answered, #run.requests, seconds(run.total_s), run.throughput_tok_s, seconds(run.load_s), run.transport)
-    .. stage_lines(run)
+  local text = ("%d of %d prompts answered%s in %s, %.1f tok/s; workers ready after %s, hidden states by %s\n"):format(
+    answered, #run.requests, before and (" (%s)"):format(before) or "", seconds(run.total_s), run.throughput_tok_s,
+    seconds(run.load_s), run.transport) .. stage_lines(run)
   for _, move in ipairs(run.moves) do
     text = text .. (move.why and ("  no new plan without rank %d: %s\n"):format(move.lost_rank, move.why)
       or ("  layers of rank %d moved to those that were left, %d at another bitwidth than before\n"):format(
@@ -80,12 +82,16 @@ local function summary(run)
     text = text .. "  predicted by modelled latencies, not by measured ones: tessera profile measures them\n"
   end
   if run.not_predicted then text = text .. ("  not predicted: %s\n"):format(run.not_predicted) end
+  if run.not_traced then text = text .. ("  no trace: %s\n"):format(run.not_traced) end
   return text
 end
 
 local function value_of(options, name)
   for _, option in ipairs(core.options_of "ts.execute") do
-    if option.name == name then return options[name] or option.default end
+    if option.name == name then
+      local default = option.default
+      return options[name] or type(default) == "string" and default:match '^"(.*)"$' or default
+    end
   end
 end
 
@@ -108,14 +114,19 @@ end
 
 local function print_answers(run)
   for _, request in ipairs(run.requests) do
-    terminal.out:write(("%d\t%s\n"):format(request.index, request.text and request.text:gsub("[\t\n\r]", " ") or ""))
+    if request.tokens then
+      local text = (request.text or ""):gsub("[\t\n\r]", " ")
+      terminal.out:write(("%d\t%s\n"):format(request.index, text))
+    end
   end
 end
 
 local function as_data(run)
   local data = { requests = run.requests, partial = run.partial, faults = run.faults, replans = run.replans,
-    moves = run.moves, state = run.state, stages = run.stages, error = run.error, num_refused = run.num_refused,
-    last_refused = run.last_refused }
+    moves = run.moves, state = run.state, why = run.why, stages = run.stages, error = run.error,
+    num_refused = run.num_refused, last_refused = run.last_refused, transport = run.transport,
+    provenance = run.provenance, not_predicted = run.not_predicted, not_traced = run.not_traced,
+    answered_before = run.answered_before }
   for _, name in ipairs { "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
     "decode_round_s", "throughput_tok_s" } do
     data[name] = run[name]
@@ -127,21 +138,43 @@ local function as_data(run)
   return data
 end
 
--- A launcher that starts more processes than the plan has, or fewer, would have some of them wait for the others.
-local function check_size(plan, here)
+local function count_ranks(plan)
   local count = 0
   for _, engine in ipairs(plan.placement.engines) do
     for _, s in ipairs(engine.stages) do count = count + #s.gpus end
   end
+  return count
+end
+
+-- A launcher that starts more processes than the plan has, or fewer, would have some of them wait for the others.
+local function check_size(plan, here)
+  local count = count_ranks(plan)
   if count == here.size then return end
   core.raise("usage", ("the plan has %d processes, and %s started %d; start %d"):format(count, here.launcher, here.size,
     count), "tessera execute")
 end
 
+-- What is typed elsewhere, one line a worker.
+local function say_how_to_join(plan, options)
+  local count = count_ranks(plan)
+  local host_name, port = value_of(options, "host"), options.port or 0
+  if port == 0 then
+    core.raise("usage", "workers that others start have to know where to come: give --port, as in --port 29500",
+      "--port")
+  end
+  for rank = 0, count - 1 do
+    say(("waiting for rank %d: tessera stage --rank %d --connect %s:%d%s\n"):format(rank, rank, host_name, port,
+      options.secret_file and " --secret-file FILE" or ""))
+  end
+end
+
 --- @param given table the flags; names: the plan
 function M.main(given)
-  local here = ranks.here()
-  if here and here.rank > 0 then return stage.serve { host = given.host, secret_file = given.secret_file } end
+  local here = given.workers == nil and ranks.here() or nil
+  if here and here.rank > 0 then
+    return stage.serve { connect = ("%s:%d"):format(given.host or here.host, given.port or here.port),
+      secret_file = given.secret_file }
+  end
   check(given)
   local options = tables.of_flags(given, "ts.execute")
   options.prompts = require("tessera.runtime.prompts").of_file(given.prompts)
@@ -152,16 +185,18 @@ function M.main(given)
     local has_torch = host.version.libtorch ~= "none"
     if here.launcher == "torchrun" and has_torch then options.transport = options.transport or "c10d" end
   end
+  if options.workers == "others" then say_how_to_join(plan, options) end
   function options.on_fault(fault) say(fault_line(fault, options)) end
   local run = ts.execute(plan, options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end
   say(summary(run))
   if run.state == "failed" then
-    say(("tessera execute: %s; %s\n"):format(run.why, given.journal
-      and "the same command goes on with what the journal lacks"
-      or "--journal FILE keeps answers, --recover goes on without being asked"))
+    local hint = given.journal and "; the same command goes on with what the journal lacks"
+      or not given.recover and "; --journal FILE keeps answers, --recover goes on without being asked" or ""
+    say(("tessera execute: %s%s\n"):format(run.why, run.total_s > 0 and hint or ""))
     return 1
   end
+  if run.not_traced then return 1 end
   return run.state == "interrupted" and interrupted_status or 0
 end
 

@@ -254,10 +254,36 @@ local function compare(run, plan, prompts, result, as_planned)
     decode_round = ratio(run.predicted.decode_round_s, run.decode_round_s) }
 end
 
+-- Answers that a journal had.
+local function answered_before(result)
+  local count = 0
+  for _, answer in pairs(result.answers) do
+    if type(answer) == "table" and not answer.ttft_s then count = count + 1 end
+  end
+  return count
+end
+
+local function summary(run)
+  local answered = 0
+  for _, request in ipairs(run.requests) do answered = answered + (request.tokens and 1 or 0) end
+  return ("run %s: %d of %d prompts answered in %s%s"):format(run.state, answered, #run.requests,
+    core.format_seconds(run.total_s), run.why ~= "" and run.why and "; " .. run.why or "")
+end
+
 local copied = {
   "state", "why", "transport", "load_s", "total_s", "prefill_s", "decode_s", "ttft_s", "ttft_max_s", "tpot_s",
   "decode_round_s", "throughput_tok_s", "stages", "faults", "replans", "num_refused", "last_refused",
 }
+
+-- Raises where a trace could not be written, before anything is computed.
+local function check_trace(trace)
+  if not trace then return end
+  local before = io.open(trace, "rb")
+  local file, why = io.open(trace, "ab")
+  if not file then core.refuse(path .. ".trace", ("it cannot be written: %s"):format(why)) end
+  file:close()
+  if before then before:close() else os.remove(trace) end
+end
 
 --- Runs a plan. What goes wrong after the start is in the result: state is done, failed or interrupted, and answers
 --- that were given are there.
@@ -266,7 +292,7 @@ return function(plan, given)
   for key, value in pairs(type(given) == "table" and given or {}) do opt[key] = value end
   local draw, clear = drawn(opt.progress)
   opt.progress = draw
-  if opt.on_fault then
+  if type(opt.on_fault) == "function" then
     local on_fault = opt.on_fault
     function opt.on_fault(fault)
       clear()
@@ -279,6 +305,7 @@ return function(plan, given)
   local as_planned = gpus or opt.emulated
   check_model(plan, opt.model)
   check_memory(plan, opt, gpus)
+  check_trace(opt.trace)
   local engines = engines_of(plan, opt.kv_bitwidth, gpus)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)
@@ -302,7 +329,11 @@ return function(plan, given)
   fill(run, result, prompts, tokenizer)
   compare(run, plan, prompts, result, as_planned)
   run.moves = moves
-  function run.save_trace(self, file) result.measured:save_trace(file) return self end
-  if opt.trace and result.state ~= "failed" and #result.stages > 0 then result.measured:save_trace(opt.trace) end
-  return run
+  run.answered_before = answered_before(result)
+  function run.save_trace(self, file, engine) result.measured:save_trace(file, engine) return self end
+  if opt.trace and run.total_s > 0 then
+    local saved, why = pcall(run.save_trace, run, opt.trace)
+    if not saved then run.not_traced = core.error_text(why) end
+  end
+  return setmetatable(run, { __tostring = summary })
 end

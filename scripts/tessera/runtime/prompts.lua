@@ -7,7 +7,7 @@ local M = {}
 
 local read = options.reader("ts.execute.prompts", {
   { name = "prompt", type = "string", doc = "Text" },
-  { name = "tokens", type = "integers", doc = "Or its token ids" },
+  { name = "tokens", type = "integers", min = 0, max = 2147483647, doc = "Or its token ids" },
   { name = "max_tokens", type = "integer", min = 1, max = 2147483647, doc = "Of its answer" },
   { name = "seed", type = "integer", min = 0, max = 9007199254740991, doc = "Of its draws" },
   { name = "id", type = "any", doc = "Name that its answer bears" },
@@ -37,6 +37,9 @@ local function check_room(prompt, limit, path)
     .. "--max-tokens %d (max_tokens = %d)"):format(length, prompt.max_tokens, of_cache, limit - length, limit - length))
 end
 
+-- Where the prompts of a list came from: "questions.jsonl:3".
+local places = setmetatable({}, { __mode = "k" })
+
 --- { tokens =, max_tokens =, seed =, id = } of each. @param asked table max_tokens, seed, limit (of prompt and answer
 --- together, or nil) and limit_name
 function M.of(list, tokenizer, asked)
@@ -44,7 +47,7 @@ function M.of(list, tokenizer, asked)
   if #list == 0 then core.refuse("ts.execute.prompts", "the list is empty; give a text at least") end
   local prompts = {}
   for i, given in ipairs(list) do
-    local path = ("ts.execute.prompts[%d]"):format(i)
+    local path = places[list] and places[list][i] or ("ts.execute.prompts[%d]"):format(i)
     local item = read(item_of(given, path), path)
     if (item.prompt == nil) == (item.tokens == nil) then
       core.refuse(path, "give either prompt, a text, or tokens, its ids")
@@ -65,7 +68,9 @@ end
 --- Prompts of a file: one a line; of .jsonl a table a line.
 function M.of_file(path)
   local list, number = {}, 0
-  for line in (core.read_file(path) .. "\n"):gmatch "(.-)\r?\n" do
+  places[list] = {}
+  local text = core.read_file(path):gsub("^\239\187\191", "") -- the mark of UTF-8 that some editors set
+  for line in (text .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
     if line:match "%S" then
       local where = ("%s:%d"):format(path, number)
@@ -79,6 +84,7 @@ function M.of_file(path)
       else
         list[#list + 1] = line
       end
+      places[list][#list] = where
     end
   end
   if #list == 0 then core.refuse(path, "there is no prompt in it") end

@@ -84,7 +84,12 @@ TEST(TcpTransport, RefusesWhoLacksTheSecret) {
   TcpTransport master(options_of(kMaster));
   TcpTransport stranger(options_of(0, "another secret"));
   stranger.connect(kMaster, {"127.0.0.1", master.port()});
-  EXPECT_EQ(next(stranger).type, Event::Type::unreachable);  // it is told nothing else
+  const Event refused = next(stranger);
+  EXPECT_EQ(refused.type, Event::Type::unreachable);
+  EXPECT_EQ(refused.why, "does not know the secret of this run");
+  wait_for_refused(master, 1);
+  EXPECT_EQ(master.last_refused(),
+            "refused this one, which 'does not know the secret of this run'");
   // Nobody joined, and the next one does.
   TcpTransport worker(options_of(0));
   worker.connect(kMaster, {"127.0.0.1", master.port()});
@@ -103,9 +108,44 @@ TEST(TcpTransport, RefusesAnotherBuildAndASecondOfARank) {
   EXPECT_NE(pair.master.last_refused().find("'1.1 def'"), std::string::npos);
   second.connect(kMaster, {"127.0.0.1", pair.master.port()});
   wait_for_refused(pair.master, 2);
-  EXPECT_NE(pair.master.last_refused().find("rank 3 is there already"), std::string::npos);
+  EXPECT_EQ(pair.master.last_refused(), "is rank 3, which is there already");
+  EXPECT_EQ(next(old).why,
+            "refused this one, which 'is of build '1.1 def', the run of build '1.0 abc''");
+  EXPECT_EQ(next(second).type, Event::Type::joined);  // by what it knows
+  EXPECT_EQ(next(second).why, "refused this one, which 'is rank 3, which is there already'");
   pair.worker.send(kMaster, {.kind = Kind::ready}, {});
   EXPECT_EQ(next(pair.master).message.header.kind, Kind::ready);
+}
+
+TEST(TcpTransport, RefusesARankThatTheRunDoesNotHave) {
+  TcpOptions options = options_of(kMaster);
+  options.num_ranks = 2;
+  TcpTransport master(options), third(options_of(2)), second(options_of(1)), none(options_of(-1));
+  none.connect(kMaster, {"127.0.0.1", master.port()});
+  wait_for_refused(master, 1);
+  third.connect(kMaster, {"127.0.0.1", master.port()});
+  EXPECT_EQ(next(third).type, Event::Type::joined);  // by what it knows
+  EXPECT_EQ(next(third).why, "refused this one, which 'is rank 2 of a run that has ranks 0 to 1'");
+  second.connect(kMaster, {"127.0.0.1", master.port()});
+  EXPECT_EQ(next(second).type, Event::Type::joined);
+  EXPECT_EQ(next(master).peer, 1);
+  master.flush(kSecond);
+}
+
+// However many are there who say nothing, who belongs to the run gets in.
+TEST(TcpTransport, LetsWorkersInPastManyWhoSayNothing) {
+  TcpTransport master(options_of(kMaster));
+  boost::asio::io_context io;
+  const tcp::endpoint endpoint(boost::asio::ip::make_address("127.0.0.1"),
+                               static_cast<std::uint16_t>(master.port()));
+  std::vector<tcp::socket> silent;
+  for (int i = 0; i < 200; ++i) silent.emplace_back(io).connect(endpoint);
+  TcpTransport worker(options_of(0));
+  worker.connect(kMaster, {"127.0.0.1", master.port()});
+  EXPECT_EQ(next(worker).type, Event::Type::joined);
+  EXPECT_EQ(next(master).type, Event::Type::joined);
+  EXPECT_GE(master.num_refused(), 200 - 64);
+  EXPECT_EQ(master.last_refused(), "one of too many who did not say who they are");
 }
 
 // What no worker says ends one connection, and changes nothing else.

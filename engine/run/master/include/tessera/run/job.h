@@ -45,6 +45,7 @@ struct JobOptions {
   Nanoseconds step_limit = 0;  ///< of the oldest step under way; 0: 30 s and 10 times its
                                ///< prediction, or 600 s where it has none
   std::int64_t most_restarts_per_minute = 2;  ///< of one worker
+  std::string address = "HOST:PORT";          ///< where workers of others find it
 };
 
 /// What a job does about a worker that is lost.
@@ -78,6 +79,8 @@ struct JobHooks {
   std::function<void(std::size_t engine, std::size_t stage)> abort_sums;
   /// How a worker's process ended, where that is known: "signal 9 (killed)".
   std::function<std::string(std::int32_t rank)> ending;
+  /// The same of one that is gone, empty of one that runs or is nobody's: it does not wait.
+  std::function<std::string(std::int32_t rank)> ended;
   std::function<bool()> interrupted;
   std::function<void(const Fault& fault)> faulted;
   std::function<void(std::size_t prompt, const Answer& answer)> answered;

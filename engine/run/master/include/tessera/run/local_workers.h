@@ -28,6 +28,8 @@ class LocalWorkers {
   /// "ended by signal 9 (Killed)", "ended with status 3"; empty where it has not ended within half
   /// a second, or was not started here.
   std::string ending(std::int32_t rank);
+  /// The same of one that was there when it was asked before and is gone now; empty otherwise.
+  std::string ended(std::int32_t rank);
   /// Lets them end by themselves for so long, then ends them.
   void stop(double grace_s);
 

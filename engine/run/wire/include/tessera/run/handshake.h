@@ -54,6 +54,8 @@ class Greeting {
   std::optional<Saying> take(const Message& message);
   bool is_over() const { return over_; }
   bool opens() const { return opens_; }
+  /// Whether the other side has said who it is.
+  bool knows_peer() const { return knows_; }
   /// Of who opens; from its first message on.
   const Hello& hello() const { return hello_; }
 

@@ -32,6 +32,7 @@ enum class Kind : std::uint16_t {
   failed,     ///< from a worker: why it ends (Failure)
   group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
   unlinked,   ///< from a worker: its link to one that it feeds is gone (Unlinked)
+  refused,    ///< to who would open a link: why it is not opened, in words
 };
 
 /// Largest body of a kind, known before anything is allocated for one.
@@ -131,6 +132,7 @@ inline constexpr auto kEnumNames<run::Kind> =
                            {run::Kind::tokens, "tokens"},
                            {run::Kind::group, "group"},
                            {run::Kind::unlinked, "unlinked"},
+                           {run::Kind::refused, "refused"},
                            {run::Kind::ping, "ping"},
                            {run::Kind::pong, "pong"},
                            {run::Kind::stop, "stop"},

@@ -17,6 +17,7 @@ struct TcpOptions {
   std::string build = {};          ///< version of the program: a peer of another one is refused
   /// Whether a peer that comes again takes the place of the one that is there; else it is refused.
   bool lets_replace = false;
+  std::int32_t num_ranks = 65536;  ///< of the run: others are refused
 };
 
 /// The address from which this machine reaches another. @throws Error{io} where it has none
