@@ -162,11 +162,6 @@ class Run {
     take(master);
     result_.num_refused = transport.num_refused();
     result_.last_refused = transport.last_refused();
-    if (result_.state == JobState::failed && result_.num_refused > 0 && master.duration() == 0) {
-      result_.why +=
-          fmt::format("; {} connection{} refused, the last of one that {}", result_.num_refused,
-                      result_.num_refused == 1 ? " was" : "s were", result_.last_refused);
-    }
     return std::move(result_);
   }
 

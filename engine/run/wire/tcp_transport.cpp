@@ -6,15 +6,14 @@
 #include <atomic>
 #include <boost/asio.hpp>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
-#include "frame_stream.h"
+#include "event_queue.h"
+#include "tcp_link.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/run/handshake.h"
@@ -31,10 +30,6 @@ constexpr Nanoseconds kHandshake = 5 * kSecond;  // for a stranger to show who i
 constexpr Nanoseconds kConnect = 10 * kSecond;   // for a peer to listen
 constexpr std::ptrdiff_t kMostStrangers = 64;    // at once
 constexpr std::size_t kMostWhy = 300;            // characters of a reason
-
-Nanoseconds clock_now() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 }  // namespace
 
@@ -63,32 +58,7 @@ class TcpTransport::State {
 
   std::int32_t port() const { return port_; }
 
-  std::optional<Event> next(Nanoseconds deadline) {
-    std::unique_lock lock(events_mutex_);
-    const auto ready = [&] { return !events_.empty() || woken_; };
-    if (deadline == kNoTime) {
-      events_changed_.wait(lock, ready);
-    } else if (!ready()) {
-      const auto left = std::chrono::nanoseconds(std::max<Nanoseconds>(0, deadline - clock_now()));
-      events_changed_.wait_for(lock, left, ready);
-    }
-    woken_ = false;
-    if (events_.empty()) return std::nullopt;
-    Event event = std::move(events_.front());
-    events_.pop_front();
-    return event;
-  }
-
-  void push(Event event) {
-    const std::lock_guard lock(events_mutex_);
-    events_.push_back(std::move(event));
-    events_changed_.notify_one();
-  }
-  void wake() {
-    const std::lock_guard lock(events_mutex_);
-    woken_ = true;
-    events_changed_.notify_one();
-  }
+  EventQueue& events() { return events_; }
 
   void send(Peer to, Header header, std::vector<std::byte> body) {
     const std::shared_ptr<Link> link = find(to);
@@ -133,38 +103,13 @@ class TcpTransport::State {
 
   std::int64_t num_refused() const { return num_refused_; }
   std::string last_refused() const {
-    const std::lock_guard lock(events_mutex_);
+    const std::lock_guard lock(links_mutex_);
     return last_refused_;
   }
   std::int64_t sent_bytes() const { return sent_bytes_; }
 
  private:
-  enum class Phase { greets, open, closed };
-
-  /// A link that is being opened.
-  struct Attempt {
-    Peer to = kMaster;
-    Address address;
-    Nanoseconds deadline = 0;
-    std::int64_t number = 0;
-  };
-
-  struct Link {
-    Link(tcp::socket s, Greeting g) : socket(std::move(s)), greeting(std::move(g)) {}
-    tcp::socket socket;
-    Phase phase = Phase::greets;
-    Peer peer = kMaster;
-    Address address;
-    Greeting greeting;
-    Attempt attempt;  ///< that opened it from here
-    Nanoseconds since = clock_now(), heard = clock_now(), asked = 0;
-    std::atomic<Nanoseconds> offset{0};
-    Nanoseconds round_trip = kNoTime;
-    FrameReader in;
-    std::mutex out_mutex;
-    FrameWriter out;
-    bool is_waiting = false;  // for room, on the thread of the links
-  };
+  using Phase = Link::Phase;
   using LinkPtr = std::shared_ptr<Link>;
 
   void listen() {
@@ -252,7 +197,7 @@ class TcpTransport::State {
     if (clock_now() > attempt.deadline) {
       Event event{.type = Event::Type::unreachable, .peer = attempt.to};
       event.why = why;
-      return push(std::move(event));
+      return events_.push(std::move(event));
     }
     auto later = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(50));
     later->async_wait([this, attempt, later](const error_code& cancelled) {
@@ -348,7 +293,7 @@ class TcpTransport::State {
     if (link->phase == Phase::greets) return take_greeting(link, message);
     if (message.header.kind == Kind::ping) return answer(link, message);
     if (message.header.kind == Kind::pong) return note_clock(*link, message);
-    push({.type = Event::Type::message, .peer = link->peer, .message = std::move(message)});
+    events_.push({.type = Event::Type::message, .peer = link->peer, .message = std::move(message)});
   }
 
   void take_greeting(const LinkPtr& link, const Message& message) {
@@ -386,7 +331,7 @@ class TcpTransport::State {
     Event event{.type = Event::Type::joined, .peer = link->peer};
     event.address = link->address;
     event.process = link->greeting.hello().process;
-    push(std::move(event));
+    events_.push(std::move(event));
   }
 
   void answer(const LinkPtr& link, const Message& message) {
@@ -457,13 +402,13 @@ class TcpTransport::State {
                 .peer = link->peer,
                 .why = why};
     close(link);
-    push(std::move(event));
+    events_.push(std::move(event));
   }
 
   void refuse_link(const LinkPtr& link, const std::string& why) {
     ++num_refused_;
     {
-      const std::lock_guard lock(events_mutex_);
+      const std::lock_guard lock(links_mutex_);
       last_refused_ = why;
     }
     // Who has said a hello is told why.
@@ -511,12 +456,9 @@ class TcpTransport::State {
 
   mutable std::mutex links_mutex_;
   std::map<Peer, LinkPtr> links_;  ///< that are open
-
-  mutable std::mutex events_mutex_;
-  std::condition_variable events_changed_;
-  std::deque<Event> events_;
-  bool woken_ = false;
   std::string last_refused_;
+
+  EventQueue events_;
   std::atomic<std::int64_t> num_refused_{0}, sent_bytes_{0};
 };
 
@@ -526,9 +468,11 @@ TcpTransport::TcpTransport(const TcpOptions& options) : state_(std::make_unique<
 TcpTransport::~TcpTransport() { state_->stop(); }
 
 std::int32_t TcpTransport::port() const { return state_->port(); }
-std::optional<Event> TcpTransport::next(Nanoseconds deadline) { return state_->next(deadline); }
-void TcpTransport::deliver(Event event) { state_->push(std::move(event)); }
-void TcpTransport::wake() { state_->wake(); }
+std::optional<Event> TcpTransport::next(Nanoseconds deadline) {
+  return state_->events().next(deadline);
+}
+void TcpTransport::deliver(Event event) { state_->events().push(std::move(event)); }
+void TcpTransport::wake() { state_->events().wake(); }
 std::int64_t TcpTransport::num_refused() const { return state_->num_refused(); }
 std::string TcpTransport::last_refused() const { return state_->last_refused(); }
 std::int64_t TcpTransport::sent_bytes() const { return state_->sent_bytes(); }

@@ -278,11 +278,9 @@ local copied = {
 -- Raises where a trace could not be written, before anything is computed.
 local function check_trace(trace)
   if not trace then return end
-  local before = io.open(trace, "rb")
-  local file, why = io.open(trace, "ab")
-  if not file then core.refuse(path .. ".trace", ("it cannot be written: %s"):format(why)) end
-  file:close()
-  if before then before:close() else os.remove(trace) end
+  local beside = trace .. ".part"
+  core.write_file(beside, "")
+  os.remove(beside)
 end
 
 --- Runs a plan. What goes wrong after the start is in the result: state is done, failed or interrupted, and answers
@@ -328,6 +326,10 @@ return function(plan, given)
   for _, name in ipairs(copied) do run[name] = result[name] end
   fill(run, result, prompts, tokenizer)
   compare(run, plan, prompts, result, as_planned)
+  if run.state == "failed" and run.total_s == 0 and run.num_refused > 0 then
+    run.why = ("%s; %d connections were refused, the last of one that %s"):format(run.why, run.num_refused,
+      run.last_refused)
+  end
   run.moves = moves
   run.answered_before = answered_before(result)
   function run.save_trace(self, file, engine) result.measured:save_trace(file, engine) return self end
