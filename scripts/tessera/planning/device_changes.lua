@@ -90,9 +90,16 @@ return function(plan, opt)
   end
   local rows = {}
   for i, change in ipairs(changes) do
-    local found, why = planners.plan(change[3](), { cutoff = change[4],
-      time_limit_s = clock.left() / (#changes - i + 1) })
-    rows[i] = row_of(change[1], change[2], plan, found, why)
+    local ok, changed = pcall(change[3])
+    if ok then
+      local found, why = planners.plan(changed, { cutoff = change[4],
+        time_limit_s = clock.left() / (#changes - i + 1) })
+      rows[i] = row_of(change[1], change[2], plan, found, why)
+    elseif type(changed) == "table" and changed.code == "invalid_argument" then
+      rows[i] = row_of(change[1], change[2], plan, nil, { code = "infeasible" }) -- a degree that needs all of them
+    else
+      error(changed, 0)
+    end
   end
   return rows
 end
