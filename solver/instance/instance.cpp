@@ -68,6 +68,8 @@ ObjectiveCoefficients objective_coefficients(const Instance& instance, Objective
 }
 
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance) {
+  // llama.cpp puts all sequences into one step, and its stages take turns.
+  if (instance.stage_rule == StageRule::one_node) return {instance.batch_size};
   std::vector<std::int64_t> sizes;
   std::int64_t end = 0;  // of the sizes with the same count
   for (std::int64_t size = 1; size <= instance.batch_size; size = end) {

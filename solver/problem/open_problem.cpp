@@ -173,7 +173,11 @@ void follow_cluster(BatchProblem& batch, const std::vector<cost::KernelSet>& ker
     const bool on_cpus = std::ranges::all_of(batch.cluster.devices, [](const ClusterDevice& slot) {
       return slot.device.backend == "cpu";
     });
-    batch.memory = on_cpus ? cost::MemoryPreset::tessera : cost::MemoryPreset::physical;
+    const bool in_gguf =
+        std::ranges::all_of(kernel_sets, [](const cost::KernelSet& set) { return set.gguf; });
+    batch.memory = in_gguf   ? cost::MemoryPreset::llama_cpp
+                   : on_cpus ? cost::MemoryPreset::tessera
+                             : cost::MemoryPreset::physical;
   }
   if (choices.follows_cluster.tensor_parallel) {
     choices.tensor_parallel = usual_degrees(batch.model, batch.cluster);

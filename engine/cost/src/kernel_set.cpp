@@ -53,7 +53,10 @@ bool more_specific(const KernelRule& a, const KernelRule& b) {
 WeightFormat KernelRule::format() const {
   // LLM.int8 keeps the activations that matter in 16 bits, and loses no more than weights alone.
   const bool keeps_outliers = method.find("llm.int8") != std::string::npos;
-  if (compute_dtype == "int8" && !keeps_outliers) return WeightFormat::int8_activations;
+  // llama.cpp gives every 32 activations a scale of their own, and loses no more either.
+  const bool in_blocks = method.starts_with("llama.cpp");
+  if (compute_dtype == "int8" && !keeps_outliers && !in_blocks)
+    return WeightFormat::int8_activations;
   if (compute_dtype == "fp8") return WeightFormat::fp8_activations;
   if (method.starts_with("fp8")) return WeightFormat::fp8_weights;
   if (method == "gptq-cuda-2023") return WeightFormat::per_channel;

@@ -9,6 +9,7 @@
 #include "counts.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
+#include "tessera/cost/gguf.h"
 
 namespace tessera::cost {
 namespace {
@@ -26,6 +27,11 @@ constexpr RuntimeMemory kLlmPq{
 // Measured on the model that ships (experiments/runtime/memory.lua): a worker before it loads has
 // 1.6 MiB of anonymous memory, and after that 0.5 to 0.8 beside weights and cache.
 constexpr RuntimeMemory kTessera{.context_bytes = 2.25 * kMiB, .group_context_bytes = 2.25 * kMiB};
+
+// llama.cpp: what the driver hides is as in vLLM's. Assumed, not measured here: CUDA's context with
+// the kernels that it loads, and cuBLAS's workspace.
+constexpr RuntimeMemory kLlamaCpp{
+    .hidden_bytes = 440 * kMiB, .context_bytes = 350 * kMiB, .group_context_bytes = 350 * kMiB};
 
 // vLLM, from a version on. Of other runs than those that it is compared with (tests/unit/solver)
 // unless said. The driver: RTX 3090 23.58 of 24 GiB (vllm#14447), H100 79.22 of 79.65 (vllm#12126);
@@ -115,6 +121,21 @@ double mxfp4_bytes(const LinearShape& linear) {
   const auto padded = [](std::int64_t size) { return std::ceil(count(size) / 128) * 128; };
   return padded(linear.in_features) * padded(linear.out_features) * count(linear.num_copies) * 17 /
          32;
+}
+
+double gguf_bytes(const LinearShape& linear, std::int32_t bitwidth, bool mxfp4_experts) {
+  const double mixed = linear.num_copies > 1 ? kGgufMxfp4Bits : gguf_bits(8);
+  const double bits = mxfp4_experts && bitwidth == 4 ? mixed : gguf_bits(bitwidth);
+  return count(linear.parameters()) * bits / 8;
+}
+
+// The embedding is looked up in the host's memory.
+double gguf_head_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {
+  if (!is_last(place)) return 0;
+  const std::int32_t bitwidth =
+      query.mxfp4_experts && query.head_bitwidth == 4 ? 8 : query.head_bitwidth;
+  return count(model.final_other_parameters) * kFp32Bytes +
+         count(model.lm_head_parameters) * gguf_head_bits(bitwidth) / 8;
 }
 
 // LLM-PQ section 4.1: (2 vocab d_t + d_p h + 2 h d_t where d_t differs from h) in fp16. The
@@ -208,6 +229,19 @@ double layer_activation_bytes(const ModelShape& model, const LayerShape& layer, 
   return rows * hidden * number_bytes + std::max(attention, ffn);
 }
 
+// Its scheduler lays out one step of the most tokens: the residual stream and its normed copy with
+// what the widest part of a layer makes in FP32, or the logits of every token.
+double llama_cpp_step_bytes(const ModelShape& model, StagePlace place) {
+  double width = 0;
+  for (const LayerShape& layer : model.layer_classes) {
+    width = std::max({width, ffn_width(model, layer),
+                      2 * count(layer.num_heads) * count(layer.head_dim) + 2 * kv_width(layer)});
+  }
+  width += 2 * count(model.hidden_size);
+  if (is_last(place)) width = std::max(width, count(model.hidden_size + model.vocab_size));
+  return kLlamaCppStepTokens * width * kFp32Bytes;
+}
+
 // `rows`: new tokens of the micro-batch in one pass; `sequences`: its size.
 double physical_activation_bytes(const ModelShape& model, double rows, double sequences,
                                  double split_context, StagePlace place, double number_bytes) {
@@ -234,6 +268,7 @@ const RuntimeMemory& runtime_memory(const MemoryQuery& query) {
   if (query.preset == MemoryPreset::llm_pq) return kLlmPq;
   if (query.preset == MemoryPreset::physical) return kPhysical;
   if (query.preset == MemoryPreset::tessera) return kTessera;
+  if (query.preset == MemoryPreset::llama_cpp) return kLlamaCpp;
   const auto later = [&](const VllmMemory& row) { return row.since > query.version; };
   return std::prev(std::find_if(std::begin(kVllm), std::end(kVllm), later))->memory;
 }
@@ -246,6 +281,10 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
   double bytes = query.preset == MemoryPreset::llm_pq ? llm_pq_norm_bytes(layer)
                                                       : count(layer.other_parameters) * kFp16Bytes;
   for (const LinearShape& linear : layer.linears) {
+    if (query.preset == MemoryPreset::llama_cpp) {
+      bytes += gguf_bytes(linear, static_cast<std::int32_t>(bitwidth), query.mxfp4_experts);
+      continue;
+    }
     if (query.mxfp4_experts && bitwidth == 4) {
       bytes += mxfp4_bytes(linear);
       continue;
@@ -272,12 +311,16 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   if (query.preset == MemoryPreset::tessera) {
     bitwidth = query.kv_bitwidth == 16 ? 32 : query.kv_bitwidth + 32 / count(layer.head_dim);
   }
+  if (query.preset == MemoryPreset::llama_cpp && query.kv_bitwidth < 16) {
+    bitwidth += kFp16Bytes * 8 / 32;  // Q8_0 and Q4_0 have one scale for 32 values
+  }
   return kv_cache_bytes(layer, sequences, tokens, bitwidth);
 }
 
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {
   if (query.preset == MemoryPreset::llm_pq)
     return is_first(place) ? llm_pq_embedding_bytes(model) : 0;
+  if (query.preset == MemoryPreset::llama_cpp) return gguf_head_bytes(model, place, query);
   const bool in_file = query.preset == MemoryPreset::tessera;
   double parameters = 0;
   if (is_first(place) && !in_file) {
@@ -304,6 +347,7 @@ double prefill_activation_bytes(const ModelShape& model, const Workload& workloa
   if (query.preset == MemoryPreset::llm_pq) {
     return is_first(place) ? sequences * llm_pq_prefill_bytes(model, workload) : 0;
   }
+  if (query.preset == MemoryPreset::llama_cpp) return llama_cpp_step_bytes(model, place);
   const double rows = sequences * prefill_tokens(workload);
   return physical_activation_bytes(model, rows, sequences, 0, place,
                                    activation_bytes(query.preset));
@@ -319,6 +363,7 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
     const double batch = std::max(sequences, count(workload.batch_size));
     return batch * llm_pq_decode_bytes(model, workload);
   }
+  if (query.preset == MemoryPreset::llama_cpp) return llama_cpp_step_bytes(model, place);
   return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place,
                                    activation_bytes(query.preset));
 }

@@ -8,14 +8,19 @@
 #include "counts.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/cost/gguf.h"
 #include "tessera/cost/latency.h"
 #include "work.h"
 
 namespace tessera::cost {
 namespace {
 
-double weight_bytes(const LinearShape& linear, const KernelRule& rule, double copies) {
+/// What an LM head in a GGUF file is read like: most of them are beside layers of 4 bits.
+constexpr std::int32_t kGgufHeadBitwidth = 4;
+
+double weight_bytes(const LinearShape& linear, const KernelRule& rule, bool gguf, double copies) {
   const double matrix = count(linear.in_features) * count(linear.out_features);
+  if (gguf) return copies * matrix * gguf_bits(rule.bitwidth) / 8;
   double bytes = matrix * rule.bitwidth / 8;
   if (rule.bitwidth < 16) {
     const double groups =
@@ -115,11 +120,12 @@ class Roofline final : public LatencyModel {
 
   Prediction lm_head(const ModelShape& model, double rows) const override {
     check_positive(rows, "rows", "latency of the LM head");
-    const Kernel kernel = find_kernel(16);
+    const Kernel kernel = find_kernel(kernels_.gguf ? kGgufHeadBitwidth : 16);
     const double parameters = count(model.lm_head_parameters) + count(model.final_other_parameters);
     const double flop = 2 * parameters * rows;
-    const double bytes = parameters * kFp16Bytes + rows * (count(model.hidden_size) * kFp16Bytes +
-                                                           count(model.vocab_size) * kFp32Bytes);
+    const double bits = kernels_.gguf ? gguf_head_bits(kGgufHeadBitwidth) : 16;
+    const double bytes = parameters * bits / 8 + rows * (count(model.hidden_size) * kFp16Bytes +
+                                                         count(model.vocab_size) * kFp32Bytes);
     return modelled(std::max(flop / kernel.flop_per_s, bytes / kernel.bytes_per_s) +
                     kernel.rule->token_s_per_parameter * rows * parameters +
                     kernel.rule->linear_overhead_s);
@@ -140,13 +146,14 @@ class Roofline final : public LatencyModel {
                                              work.tokens, work.context_tokens));
   }
 
-  static double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) {
+  double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) const {
     const KernelRule& rule = *kernel.rule;
     const double work = rows * count(linear.active_parameters());
     const double activations = rows * count(linear.num_active) *
                                (count(linear.in_features) + count(linear.out_features)) *
                                kFp16Bytes;
-    const double bytes = weight_bytes(linear, rule, copies_touched(linear, rows)) + activations;
+    const double bytes =
+        weight_bytes(linear, rule, kernels_.gguf, copies_touched(linear, rows)) + activations;
     return std::max(kernel.compute_s(2 * work, rows), bytes / kernel.bytes_per_s) +
            rule.token_s_per_parameter * work + rule.linear_overhead_s;
   }

@@ -46,7 +46,7 @@ class GroupPrice final : public StagePrice {
   }
   double hop_s(double rows, const Link& link) const override {
     const double bytes = count(context_.model.hidden_size) * activation_bytes(context_.memory);
-    return transfer_s(rows * bytes, link, profile_.get());
+    return transfer_s(rows * bytes, link, profile_.get()) + context_.kernel_set.hop_s;
   }
   double return_s(double sequences, const Link& link) const override {
     return transfer_s(sequences * kTokenIdBytes, link, profile_.get());

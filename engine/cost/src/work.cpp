@@ -101,8 +101,12 @@ AttentionShape attention_shape(const LayerShape& layer) {
 }
 
 AttentionRates attention_rates(const Device& device, const KernelSet& kernels) {
+  const KernelRule* rule = kernels.find(device, 16);
+  const double memory_ratio =
+      rule == nullptr ? kernels.attention_memory_ratio
+                      : rule->attention_memory_ratio.value_or(kernels.attention_memory_ratio);
   return {device.flop_per_s.at("fp16") * kernels.attention_flop_ratio,
-          device.memory_bytes_per_s * kernels.attention_memory_ratio};
+          device.memory_bytes_per_s * memory_ratio};
 }
 
 AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double batch_size,

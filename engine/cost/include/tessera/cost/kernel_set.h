@@ -35,6 +35,8 @@ struct KernelRule {
   double full_rate_rows = 0;  ///< of its tallest tile: up to so many rows weights are expanded
                               ///< while they are read, and a product takes no longer than it
                               ///< does in 16 bits
+  /// Of attention on these devices, where it is not the set's: in the rule for 16 bits.
+  std::optional<double> attention_memory_ratio;
   std::string source;
 
   WeightFormat format() const;
@@ -53,7 +55,9 @@ struct KernelSet {
   std::string runtime;  ///< that has these kernels ("vllm"); empty: none that is public
   std::optional<std::int32_t> auto_rank;  ///< see recommended_kernel_sets; absent: never
   std::string profiles_of;      ///< the kernel set whose profiles price it; empty: its own
+  bool gguf = false;            ///< weights lie as GGUF files have them, see gguf.h
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
+  double hop_s = 0;             ///< from one stage to the next, beside the link's time
   double host_step_s = 0;       ///< of a step, before its first layer: scheduling, inputs, sampling
   double host_sequence_s = 0;   ///< the same for each sequence of the step
   /// The same of a tensor-parallel group, each device with a process of its own, whose engine
@@ -166,6 +170,13 @@ struct Fields<cost::KernelRule> {
            .min = 0,
            .max = 1 << 20,
            .in_file = InFile::when_set}),
+      field<&Rule::attention_memory_ratio>(
+          {.name = "attention_memory_ratio",
+           .doc = "Of the rule for 16 bits: share of the peak bandwidth that attention reaches on "
+                  "these devices; left out: the set's",
+           .min = kMinRatio,
+           .max = 1,
+           .in_file = InFile::when_set}),
       field<&Rule::source>(
           {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
   static void check(const cost::KernelRule& rule, const FieldPath& path);
@@ -205,6 +216,16 @@ struct Fields<cost::KernelSet> {
       field<&Set::profiles_of>({.name = "profiles_of",
                                 .doc = "Kernel set whose profiles price it; left out: its own",
                                 .in_file = InFile::when_set}),
+      field<&Set::gguf>({.name = "gguf",
+                         .doc = "Whether weights lie as GGUF files have them, and the LM head in "
+                                "Q6_K",
+                         .in_file = InFile::when_set}),
+      field<&Set::hop_s>({.name = "hop_s",
+                          .doc = "Time from one stage to the next, beside the link's",
+                          .unit = "s",
+                          .min = 0,
+                          .max = 10,
+                          .in_file = InFile::when_set}),
       field<&Set::layer_overhead_s>({.name = "layer_overhead_s",
                                      .doc = "Time per decoder layer",
                                      .unit = "s",

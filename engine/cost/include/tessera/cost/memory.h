@@ -19,7 +19,9 @@ enum class MemoryPreset {
              ///< LM head on the first stage
   tessera,  ///< as workers of our own runtime take it on CPUs: numbers that are no weights in FP32,
             ///< the embedding read where its file lies
-  vllm,     ///< as vLLM's workers find it, for KV caches that take what is left
+  llama_cpp,  ///< as llama.cpp's servers take it: layers and LM head as GGUF files have them, the
+              ///< embedding in the host's memory, buffers of a step of kLlamaCppStepTokens
+  vllm,       ///< as vLLM's workers find it, for KV caches that take what is left
 };
 
 }  // namespace tessera::cost
@@ -31,7 +33,8 @@ template <>
 inline constexpr auto kEnumNames<cost::MemoryPreset> =
     enum_names<cost::MemoryPreset>({{cost::MemoryPreset::physical, "physical"},
                                     {cost::MemoryPreset::llm_pq, "llm-pq"},
-                                    {cost::MemoryPreset::tessera, "tessera"}});
+                                    {cost::MemoryPreset::tessera, "tessera"},
+                                    {cost::MemoryPreset::llama_cpp, "llama.cpp"}});
 
 }  // namespace tessera
 
@@ -59,6 +62,7 @@ struct MemoryQuery {
       128;  ///< weights that share one scale and zero point; 0: one per output channel
   RuntimeVersion version = {};  ///< of vLLM
   bool mxfp4_experts = false;   ///< 4 bits are MXFP4 of the experts alone, see has_mxfp4_experts
+  std::int32_t head_bitwidth = 16;  ///< llama_cpp: of the layers that the LM head's type follows
 };
 
 /// Whether a model is published in MXFP4 (gpt-oss): its experts, all else in BF16.
@@ -68,6 +72,9 @@ bool has_mxfp4_experts(const ModelShape& model);
 constexpr double activation_bytes(MemoryPreset preset) {
   return preset == MemoryPreset::tessera ? 4 : 2;
 }
+
+/// Tokens of a step of llama.cpp (--ubatch-size), whose buffers it allocates whatever is asked.
+inline constexpr double kLlamaCppStepTokens = 512;
 
 const RuntimeMemory& runtime_memory(const MemoryQuery& query);
 

@@ -190,7 +190,8 @@ inline constexpr double kMemorySlack = 1e-9;
 /// Above this many requests, sizes are not priced one by one.
 inline constexpr std::int64_t kMostSizesPriced = 4096;
 
-/// Micro-batch sizes worth trying, ascending: the smallest of each ceil(B / size), and, of at most
+/// Micro-batch sizes worth trying, ascending: under StageRule::one_node the whole batch; else the
+/// smallest of each ceil(B / size), and, of at most
 /// kMostSizesPriced requests, the larger ones of the same count at which some cost is lower than at
 /// every smaller size kept.
 std::vector<std::int64_t> useful_micro_batch_sizes(const Instance& instance);
