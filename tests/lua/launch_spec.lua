@@ -450,15 +450,18 @@ describe("plan:export llama.cpp", function()
     assert.equal("10,23", engine.options["--tensor-split"])
     for i = 0, 32 do assert.equal(i < 10 and 0 or 1, device_of(engine.options["--tensor-split"], i, 32)) end
     assert.equal("1,0", engine.variables.CUDA_VISIBLE_DEVICES)
-    assert.equal("token_embd\\.weight=CUDA0", engine.options["--override-tensor"])
+    assert.equal("33", engine.options["--n-gpu-layers"])
+    assert.is_nil(engine.options["--override-tensor"]) -- the embedding stays in the host's memory
     local step = script(path, "checkpoint.sh")
     assert.matches("'blk\\%.%(0|1|2|3|4|5|6|7|8|9%)\\%.=q8_0'", step)
-    assert.matches("|31%)\\%.=q4_k'", step)
+    assert.matches("Q4_K_M", step)
+    assert.is_nil(step:find("=q4_k", 1, true)) -- most layers are as the file's type has them
   end)
   it("chooses GPUs by what drives them, and reads that back", function()
     local runtime = require "tessera.launch.llama_cpp"
     local function chosen(backend, capability)
-      return runtime.gpu_variables({ stages = { { backend = backend, compute_capability = capability } } }, { 0, 2 })
+      local function on(gpu) return { backend = backend, compute_capability = capability, gpus = { gpu } } end
+      return runtime.gpu_variables { stages = { { backend = "cpu", gpus = { 3 } }, on(0), on(2) } }
     end
     assert.same({ CUDA_DEVICE_ORDER = "PCI_BUS_ID", CUDA_VISIBLE_DEVICES = "0,2" }, chosen(nil, 8.9))
     assert.same({ HIP_VISIBLE_DEVICES = "0,2" }, chosen("rocm", 1))

@@ -1,4 +1,6 @@
--- `llama-server` for each engine of a plan: layers on GPUs by --tensor-split, types of layers by `llama-quantize`.
+-- `llama-server` for each engine of a plan: layers on GPUs by --tensor-split, those before them in the host's memory by
+-- --n-gpu-layers, types of layers by `llama-quantize`. The embedding stays in the host's memory, where rows of it are
+-- looked up.
 --
 -- --tensor-split A,B gives GPU k the layers whose number lies between the sums before and after its share, where the
 -- output layer counts as one more behind the last (llama.cpp, load_tensors). So shares that are whole numbers of layers
@@ -10,42 +12,68 @@ local core = require "tessera.core"
 local hub = require "tessera.launch.hub"
 local layouts = require "tessera.launch.layout"
 local server_limits = require "tessera.launch.limits"
-local schemes = require "tessera.launch.schemes"
 local shell = require "tessera.launch.shell"
 
 local M = { name = "llama.cpp", command = "exec llama-server", key_variable = "LLAMA_API_KEY" }
 
+-- Of a file whose layers have one bitwidth, of layers that have another than most, and of the KV cache.
+local file_types = { [3] = "Q3_K_M", [4] = "Q4_K_M", [8] = "Q8_0", [16] = "F16" }
 local types = { [3] = "q3_k", [4] = "q4_k", [8] = "q8_0", [16] = "f16" }
 local cache_types = { [4] = "q4_0", [8] = "q8_0", [16] = "f16" }
-local bits_per_weight = { q3_k = 3.4375, q4_k = 4.5, q8_0 = 8.5, f16 = 16 }
 
--- What chooses GPUs by number, and what llama.cpp calls the first one; Metal has one GPU, and numbers none.
+-- What chooses GPUs by number; Metal has one GPU, and numbers none.
 local backends = {
-  cuda = { choose = { "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts", "export CUDA_VISIBLE_DEVICES=%s" },
-    first = "CUDA0" },
-  rocm = { choose = { "export HIP_VISIBLE_DEVICES=%s" }, first = "ROCm0" },
-  sycl = { choose = { "export ONEAPI_DEVICE_SELECTOR=level_zero:%s" }, first = "SYCL0" },
+  cuda = { choose = { "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts",
+    "export CUDA_VISIBLE_DEVICES=%s" } },
+  rocm = { choose = { "export HIP_VISIBLE_DEVICES=%s" } },
+  sycl = { choose = { "export ONEAPI_DEVICE_SELECTOR=level_zero:%s" } },
   metal = { choose = {} },
 }
 
 local no_cuda = 2 -- compute capabilities below it are of no NVIDIA GPU
 
--- Of the engine's GPUs, which are of one kind in one process; a sheet that names none leaves the choice to llama.cpp.
+-- Stages on GPUs: the first may be the host's memory.
+local function gpu_stages(engine)
+  local stages = {}
+  for _, stage in ipairs(engine.stages) do
+    if stage.backend ~= "cpu" then stages[#stages + 1] = stage end
+  end
+  return stages
+end
+
+-- Of the engine's GPUs, which are of one kind in one process; a sheet that names none leaves the choice to llama.cpp,
+-- and so does an engine without any.
 local function backend_of(engine)
-  local stage = engine.stages[1]
+  local stage = gpu_stages(engine)[1]
+  if not stage then return backends.metal end
   return backends[stage.backend or stage.compute_capability >= no_cuda and "cuda" or "metal"]
+end
+
+-- Lines that choose the engine's GPUs among those of a node.
+local function choice_of(engine)
+  local gpus = {}
+  for _, stage in ipairs(gpu_stages(engine)) do gpus[#gpus + 1] = stage.gpus[1] end
+  local lines = {}
+  for i, line in ipairs(backend_of(engine).choose) do lines[i] = line:format(table.concat(gpus, ",")) end
+  return lines
 end
 
 -- "10,12,11": the last GPU has the output layer too.
 local function split_of(engine)
-  local counts = {}
-  for i, stage in ipairs(engine.stages) do
-    counts[i] = stage.num_layers + (i == #engine.stages and 1 or 0)
-  end
+  local counts, stages = {}, gpu_stages(engine)
+  for i, stage in ipairs(stages) do counts[i] = stage.num_layers + (i == #stages and 1 or 0) end
   return table.concat(counts, ",")
 end
 
--- { "blk\.(0|1)\.=q4_k", ... }, the most common type left out, and that type.
+-- Layers on GPUs, and the output layer, which llama.cpp counts as one more.
+local function gpu_layers(engine)
+  local stages = gpu_stages(engine)
+  local count = #stages > 0 and 1 or 0
+  for _, stage in ipairs(stages) do count = count + stage.num_layers end
+  return count
+end
+
+-- { "blk\.(0|1)\.=q8_0", ... } of layers that have another bitwidth than most, and the file's type, that of most.
 local function layer_types(engine)
   local layers, most, order = {}, nil, {}
   for i, bitwidth in ipairs(engine.bitwidths) do
@@ -58,9 +86,11 @@ local function layer_types(engine)
   end
   local patterns = {}
   for _, bitwidth in ipairs(order) do
-    patterns[#patterns + 1] = ("blk\\.(%s)\\.=%s"):format(table.concat(layers[bitwidth], "|"), types[bitwidth])
+    if bitwidth ~= most then
+      patterns[#patterns + 1] = ("blk\\.(%s)\\.=%s"):format(table.concat(layers[bitwidth], "|"), types[bitwidth])
+    end
   end
-  return patterns, types[most]
+  return patterns, file_types[most]
 end
 
 local function weights_of(layout, engine, given)
@@ -76,32 +106,26 @@ local function weights_of(layout, engine, given)
   }
 end
 
--- Assumed, not measured here: what the driver hides, CUDA's context and kernels, and the buffers of a step (logits of
--- the vocabulary for 512 tokens).
-local gib = 1024 ^ 3
-local hidden_bytes, context_bytes = 0.43 * gib, 0.5 * gib
-local step_tokens = 512
 local cache_share = 0.9 -- of what is left, since the rest is no more than known to this precision
 
--- Bytes of a stage's weights as llama.cpp stores them.
-local function weight_bytes(stage)
-  local bits, stored = 0, 0
-  for _, bitwidth in ipairs(stage.bitwidths) do
-    bits, stored = bits + bitwidth, stored + bits_per_weight[types[bitwidth]]
-  end
-  return stage.memory.weight_bytes * math.max(1, stored / bits)
+-- A plan of another runtime's kernels counts theirs: K types take up to this much more.
+local most_over_others = 1.15
+
+local function by_llama_cpp(layout) return layout.plans[1].plan:problem().memory == "llama.cpp" end
+
+local function weight_bytes(layout, stage)
+  return stage.memory.weight_bytes * (by_llama_cpp(layout) and 1 or most_over_others)
 end
 
 -- Tokens that the caches of all stages hold.
 local function cache_tokens(layout, engine)
-  local workload, model = layout.workload, layout.model
+  local workload = layout.workload
   local request = workload.max_prompt_tokens + workload.max_output_tokens
   local tokens = math.huge
   for _, stage in ipairs(engine.stages) do
     local memory = stage.memory
-    local buffers = step_tokens * (model.vocab_size * 4 + model.hidden_size * 16)
-    local left = memory.capacity_bytes - hidden_bytes - context_bytes - buffers - weight_bytes(stage)
-      - memory.embedding_bytes
+    local used = weight_bytes(layout, stage) + memory.embedding_bytes + memory.activation_bytes
+    local left = memory.capacity_bytes - memory.reserve_bytes - used
     tokens = math.min(tokens, left * cache_share / (memory.kv_cache_bytes / (engine.batch_size * request)))
   end
   return tokens
@@ -126,35 +150,25 @@ local function options_of(layout, engine, index, weights)
   local cache, limits = cache_types[engine.kv_bitwidth], engine.limits
   local options = {
     { "--model", weights.id }, { "--alias", layout.model.name },
-    { "--n-gpu-layers", layout.model.num_layers + 1 }, { "--split-mode", "layer" },
-    { "--tensor-split", split_of(engine) }, { "--main-gpu", 0 },
+    { "--n-gpu-layers", gpu_layers(engine) },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
     { "--parallel", limits.max_num_seqs }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
     { "--host", common.listen_address }, { "--port", common.port(index) },
   }
-  local first = backend_of(engine).first
-  if first then table.insert(options, 7, { "--override-tensor", "token_embd\\.weight=" .. first }) end
+  if #gpu_stages(engine) > 1 then
+    table.insert(options, 4, { "--split-mode", "layer" })
+    table.insert(options, 5, { "--tensor-split", split_of(engine) })
+    table.insert(options, 6, { "--main-gpu", 0 })
+  end
   if cache ~= "f16" then options[#options + 1] = { "--flash-attn", "on" } end -- quantised values need it
   return options
 end
 
 local function limits_of(layout, engine)
-  local texts = {}
-  local counts = schemes.bitwidths(engine)
-  for _, bitwidth in ipairs { 3, 4, 8 } do
-    if counts[bitwidth] then
-      local name = types[bitwidth]
-      texts[#texts + 1] = ("%s takes %g bits a weight"):format(name:upper(), bits_per_weight[name])
-    end
-  end
-  local limits = {
-    "micro-batches: llama.cpp forms its own batches, and with --split-mode layer one GPU works at a time in decode; "
-      .. "the plan counts on stages that work side by side. Expect less than it says with more than one GPU.",
-    "times: the plan's kernel set is not llama.cpp's; its seconds are no prediction of this server.",
-  }
-  if #texts > 0 then
-    limits[#limits + 1] = ("memory: %s, scales included; the plan counted its kernel set's"):format(
-      table.concat(texts, ", ")) .. "."
+  local limits = {}
+  if not by_llama_cpp(layout) then
+    limits[1] = "times and memory: the plan's kernels are not llama.cpp's, and its stages work side by side where "
+      .. "llama.cpp's take turns; `--runtime llama.cpp` plans for this server."
   end
   if engine.limits.max_model_len < server_limits.common_tokens(layout.model) then
     limits[#limits + 1] = ("requests: each has room for %d tokens, and longer ones are cut or refused; fewer bits or "
@@ -168,10 +182,10 @@ local function limits_of(layout, engine)
 end
 
 --- What its scripts export to choose GPUs of a node.
-function M.gpu_variables(engine, gpus)
+function M.gpu_variables(engine)
   local variables = {}
-  for _, line in ipairs(backend_of(engine).choose) do
-    local name, value = line:format(table.concat(gpus, ",")):match "^export ([%w_]+)=(%S+)"
+  for _, line in ipairs(choice_of(engine)) do
+    local name, value = line:match "^export ([%w_]+)=(%S+)"
     variables[name] = value
   end
   return variables
@@ -181,7 +195,8 @@ end
 function M.expected(_, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
-    ["--tensor-split"] = split_of(engine), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
+    ["--tensor-split"] = #gpu_stages(engine) > 1 and split_of(engine) or nil,
+    ["--n-gpu-layers"] = tostring(gpu_layers(engine)), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
     ["--parallel"] = engine.limits and tostring(engine.limits.max_num_seqs),
     ["--ctx-size"] = engine.limits and tostring(engine.limits.ctx_size),
   }, {}
@@ -196,9 +211,7 @@ function M.engine(layout, index, opt)
   local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[spans[1].node].name,
     common.stages_text(spans[1].stages)), true)
   lines[#lines + 1] = "need_key"
-  for _, line in ipairs(backend_of(engine).choose) do
-    lines[#lines + 1] = line:format(table.concat(spans[1].gpus, ","))
-  end
+  for _, line in ipairs(choice_of(engine)) do lines[#lines + 1] = line end
   lines[#lines + 1] = shell.command({ "exec", "llama-server" }, options_of(layout, engine, index, weights))
   return {
     files = { { name = common.script_name(index, 0), text = table.concat(lines, "\n") .. "\n", executable = true } },
@@ -222,7 +235,7 @@ function M.checkpoint_script(layout, parts)
     local weights = part.weights
     if weights.kind == "gguf" and not done[weights.id] then
       done[weights.id] = true
-      local options = { { "--token-embedding-type", "f16" }, { "--output-tensor-type", "f16" } }
+      local options = {}
       local patterns, most = layer_types(layout.engines[i])
       for _, pattern in ipairs(patterns) do options[#options + 1] = { "--tensor-type", pattern } end
       options[#options + 1] = { "base.gguf", weights.id .. ".part", most }

@@ -77,9 +77,7 @@ TEST(KernelSets, Availability) {
       continue;
     }
     EXPECT_EQ(bits("vllm_rocm", device), Bits{}) << name;
-    EXPECT_EQ(bits("llama_cpp", device),
-              sheet.compute_capability == 6.1 ? (Bits{3, 4, 8, 16}) : Bits{})
-        << name;
+    EXPECT_EQ(bits("llama_cpp", device), (Bits{3, 4, 8, 16})) << name;
     EXPECT_EQ(bits("tessera", device), (Bits{3, 4, 8, 16})) << name;
     EXPECT_EQ(bits("llmpq_2023", device), (Bits{3, 4, 8, 16})) << name;
     EXPECT_EQ(bits("vllm", device), sheet.compute_capability < 7 ? Bits{} : (Bits{4, 8, 16}))
@@ -88,6 +86,22 @@ TEST(KernelSets, Availability) {
   EXPECT_EQ(bits("vllm_rocm", "MI300X"), (Bits{4, 8, 16}));
   EXPECT_EQ(bits("vllm_rocm", "RX-7900-XTX"), (Bits{4, 16}));
   EXPECT_EQ(bits("vllm_rocm", "M3-Max-128G"), Bits{});
+}
+
+TEST(KernelSets, LlamaCppKeepsActivationsInBlocks) {
+  const KernelSet set = find_kernel_set("llama_cpp", datasets());
+  EXPECT_TRUE(set.gguf);
+  const KernelRule& rule = *set.find(find_device("RTX-3090", datasets()), 8);
+  EXPECT_EQ(rule.compute_dtype, "int8");
+  EXPECT_EQ(rule.format(), WeightFormat::weights_only);
+  // Cards of AMD's that have rules of their own take those, others the ones of all.
+  const double own = set.find(find_device("RX-9070-XT", datasets()), 4)->memory_ratio;
+  const double others = set.find(find_device("RX-7900-XTX", datasets()), 4)->memory_ratio;
+  EXPECT_GT(own, others);
+  Device cpu;
+  cpu.backend = "cpu";
+  cpu.flop_per_s = {{"fp16", 1e12}, {"fp32", 1e12}};
+  EXPECT_EQ(set.find(cpu, 4)->method, "cpu-llama.cpp-q4_k_m");
 }
 
 TEST(KernelSets, MethodsFollowTheHardware) {

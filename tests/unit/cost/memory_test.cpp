@@ -201,6 +201,39 @@ TEST(PhysicalMemory, ReserveIsContextAndSlack) {
   EXPECT_DOUBLE_EQ(account.reserve_bytes, 750 * kMiB + 0.03 * device.memory_bytes);
 }
 
+TEST(LlamaCppMemory, WeightsAreThoseOfGgufFiles) {
+  const ModelShape model = llama_3_8b();
+  const auto file_bytes = [&](std::int32_t bitwidth, double embedding_bits) {
+    const MemoryQuery gguf{.preset = MemoryPreset::llama_cpp, .head_bitwidth = bitwidth};
+    return 32 * layer_weight_bytes(model.layer_classes.front(), bitwidth, gguf) +
+           embedding_bytes(model, StagePlace::last, gguf) + 128256 * 4096.0 * embedding_bits / 8;
+  };
+  // Published files of Llama-3-8B: Q3_K_M, Q4_K_M, Q8_0 and F16.
+  EXPECT_NEAR(file_bytes(3, 3.4375) / 4.02e9, 1, 0.01);
+  EXPECT_NEAR(file_bytes(4, 4.5) / 4.92e9, 1, 0.01);
+  EXPECT_NEAR(file_bytes(8, 8.5) / 8.54e9, 1, 0.01);
+  EXPECT_NEAR(file_bytes(16, 16) / 16.07e9, 1, 0.01);
+}
+
+TEST(LlamaCppMemory, TheEmbeddingIsWithTheHostAndBuffersAreOfOneStep) {
+  const MemoryQuery gguf{.preset = MemoryPreset::llama_cpp, .head_bitwidth = 4};
+  const ModelShape model = llama_3_8b();
+  EXPECT_EQ(embedding_bytes(model, StagePlace::first, gguf), 0);
+  EXPECT_EQ(embedding_bytes(model, StagePlace::only, gguf),
+            embedding_bytes(model, StagePlace::last, gguf));
+  const Workload one = workload(1, 128, 32), many = workload(16, 4096, 1024);
+  for (const StagePlace place : {StagePlace::middle, StagePlace::last}) {
+    const double bytes = prefill_activation_bytes(model, one, 1, place, gguf);
+    EXPECT_EQ(bytes, prefill_activation_bytes(model, many, 16, place, gguf));
+    EXPECT_EQ(bytes, decode_activation_bytes(model, many, 16, place, gguf));
+  }
+  // llama.cpp prints 258.5 MiB for the last of Llama-3-8B.
+  EXPECT_NEAR(decode_activation_bytes(model, one, 1, StagePlace::last, gguf), 258.5 * kMiB, kMiB);
+  const LayerShape& layer = model.layer_classes.front();
+  const MemoryQuery q8{.preset = MemoryPreset::llama_cpp, .kv_bitwidth = 8};
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 1, 1, q8), 2 * 8 * 128 * 8.5 / 8);
+}
+
 // What the allocator loses of the T4's memory.
 double slack_of(const Device& device) { return 0.003 * device.memory_bytes; }
 
