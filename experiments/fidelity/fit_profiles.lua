@@ -6,8 +6,7 @@
 -- `helix` are layers, `vllm` operators, both of kernel set vllm. Without a folder it fits those of helix, prints the
 -- table and writes nothing.
 --
--- One file per source stands under fit/. Run twice, it writes the same bytes: the first time `vllm` takes its
--- weight-only products from the profiles of `modern` that shipped before.
+-- One file per source stands under fit/. Run twice, it writes the same bytes.
 local ts = require "tessera"
 local modern = require "fidelity.fit.modern"
 local llmpq = require "fidelity.fit.llmpq"

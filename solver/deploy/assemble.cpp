@@ -33,12 +33,13 @@ void check_sources(const PoolOptions& pool, const std::string& path) {
     }
     return;
   }
-  // The host's time is of engines that are made of a model and a cluster here.
-  const std::pair<const char*, bool> host[] = {
+  // The host's time and kernels are of engines that are made of a model and a cluster here.
+  const std::pair<const char*, bool> priced[] = {
       {"host_step_s", pool.host_step_s.has_value()},
       {"host_sequence_s", pool.host_sequence_s.has_value()},
-      {"host_prompt_s", pool.host_prompt_s.has_value()}};
-  for (const auto& [name, given] : host) {
+      {"host_prompt_s", pool.host_prompt_s.has_value()},
+      {"tuned", pool.tuned.has_value()}};
+  for (const auto& [name, given] : priced) {
     if (!given) continue;
     refuse(path + "." + name, "{}; give model and cluster to set it",
            pool.step_cost ? "step_cost says all that a step takes" : "a plan has its kernel set's");
@@ -69,6 +70,7 @@ std::shared_ptr<const cost::PricingContext> context_of(const PoolOptions& pool,
     kernels.serial_host_sequence_s.reset();
   }
   kernels.host_prompt_s = pool.host_prompt_s.value_or(kernels.host_prompt_s);
+  if (pool.tuned) kernels.tuned_experts = pool.tuned;
   return context;
 }
 

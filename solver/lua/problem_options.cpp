@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<const cost::Profile>> given_profiles(
   lua_kit::list_length(L, list, path, "give a list of profiles, as { profile }");
   lua_kit::for_each_item(L, list, path, [&](std::size_t, const std::string& where) {
     auto profile = cost_lua::profile_argument(L, lua_gettop(L), where)->profile;
-    if (profile->kernel_set != batch.kernel_set.profile_set()) {
+    if (!batch.kernel_set.takes_profiles_of(profile->kernel_set)) {
       refuse(where, "of kernel set {}, the problem has {}", profile->kernel_set,
              batch.kernel_set.profile_set());
     }
@@ -171,7 +171,7 @@ void read_profiles(lua_State* L, const lua_kit::Options& options, solver::BatchP
   } else {
     for (const auto& profile : batch.profiles) {
       const bool is_kept = profile->path.empty() || !options.given("cluster");
-      if (is_kept && profile->kernel_set == batch.kernel_set.profile_set() &&
+      if (is_kept && batch.kernel_set.takes_profiles_of(profile->kernel_set) &&
           is_on(batch, profile->device)) {
         chosen.push_back(profile);
       }

@@ -186,7 +186,7 @@ class GroupPrices {
         for (const Device* device : by_heads) {
           const Seconds own =
               by_head(sizes_, decode_s, one_token_s, cost::shard(shape, std::ssize(members_)),
-                      *device, !kernels.reads_kv_per_query_head(shape, *device));
+                      *device, kernels.further_head_share(shape, *device) == 0);
           for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
         }
         return slowest;

@@ -336,6 +336,18 @@ describe("ts.deployment", function()
       host_sequence_s = 4e-6, host_prompt_s = 0.001 }[2].ttft_s)
   end)
 
+  it("prices experts by the kernels that are tuned for them", function()
+    local function prompt_s(tuned, tensor_parallel)
+      local d = ts.deployment { model = "mixtral-8x7b", cluster = tensor_parallel .. "xA100-80G", kernel_set = "vllm",
+        tensor_parallel = tensor_parallel, tuned = tuned }
+      return d:step_s { num_prompts = 1, prompt_tokens = 2048 }
+    end
+    assert.equal(prompt_s(nil, 2), prompt_s(true, 2))  -- 8 experts of 7,168 are on vLLM's list
+    assert.is_true(prompt_s(false, 2) > 1.25 * prompt_s(true, 2) and prompt_s(false, 2) < 2 * prompt_s(true, 2))
+    assert.equal(prompt_s(nil, 8), prompt_s(true, 8))
+    assert.error_matches(function() ts.deployment { step_cost = { base_s = 1 }, tuned = true } end, "tuned")
+  end)
+
   it("decides ahead where it can, and says where it cannot", function()
     local function decides_ahead(options)
       options.model, options.cluster = "opt-125m", options.cluster or "1xT4-16G"

@@ -63,7 +63,7 @@ Candidate kept(const ProfilePart& part, const Profile* donor, const std::vector<
 
 // The device under other kernels is another machine, whose points are not this one's.
 bool is_own(const Profile& donor, const Device& device, const KernelSet& kernels) {
-  return donor.device.name == device.name && donor.kernel_set == kernels.profile_set();
+  return donor.device.name == device.name && kernels.takes_profiles_of(donor.kernel_set);
 }
 
 // The share by which a mean error over n points must be lower to be so by more than chance: errors

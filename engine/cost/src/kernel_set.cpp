@@ -72,16 +72,12 @@ const KernelRule* KernelSet::find(const Device& device, std::int32_t bitwidth) c
   return best;
 }
 
-bool KernelSet::reads_kv_per_query_head(const LayerShape& layer, const Device& device) const {
-  return layer.num_kv_heads != layer.num_heads &&
-         std::find(kv_per_query_head.begin(), kv_per_query_head.end(), device.name) !=
-             kv_per_query_head.end();
-}
-
-LayerShape KernelSet::as_decoded(const LayerShape& layer, const Device& device) const {
-  LayerShape seen = layer;
-  if (reads_kv_per_query_head(layer, device)) seen.num_kv_heads = layer.num_heads;
-  return seen;
+double KernelSet::further_head_share(const LayerShape& layer, const Device& device) const {
+  if (!kv_per_query_head || layer.num_kv_heads == layer.num_heads) return 0;
+  const auto& [share, max_compute_capability, devices] = *kv_per_query_head;
+  const bool reads = device.compute_capability <= max_compute_capability ||
+                     std::find(devices.begin(), devices.end(), device.name) != devices.end();
+  return reads ? share : 0;
 }
 
 double KernelSet::padded_rows(double sequences) const {

@@ -11,6 +11,7 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
   return {context.model.name,
           group_type(context.cluster, members),
           context.kernel_set.name,
+          context.kernel_set.tuned_experts,
           context.profiles.size(),
           members.size(),
           link.kind,

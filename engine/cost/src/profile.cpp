@@ -161,7 +161,12 @@ Json to_json(const Profile& profile) {
 
 namespace tessera {
 
-void Fields<cost::ProfilePart>::check(const cost::ProfilePart& part, const FieldPath&) {
+void Fields<cost::ProfilePart>::check(const cost::ProfilePart& part, const FieldPath& path) {
+  const bool is_tuned = part.op == cost::Op::experts && part.name == cost::kTunedExperts;
+  if (!part.tuned.empty() && !is_tuned) {
+    refuse(path("tuned"), "a list of experts is of a part for experts called {}",
+           quote(cost::kTunedExperts));
+  }
   for (const std::string& dtype : {part.dtype, part.kv_dtype}) {
     if (!dtype.empty()) cost::dtype_traits(dtype);
   }

@@ -171,7 +171,9 @@ std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet
                                            const DataFolders& folders) {
   const bool known = is_known_device(device, folders);
   if (is_gpu_of_sheet(device, folders)) {
-    if (auto own = find_profile(device.name, kernels.profile_set(), folders)) return own;
+    for (const std::string& set : {kernels.name, kernels.profile_set()}) {
+      if (auto own = find_profile(device.name, set, folders)) return own;
+    }
   }
   auto donors = donor_profiles(device, kernels.profile_set(), folders);
   std::erase_if(donors, [&](const auto& donor) { return !is_alike(*donor, device, kernels); });

@@ -23,45 +23,34 @@ namespace {
 constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
 constexpr double kExpertsFlopRatio = 0.42;
 
+// Where attention reads keys and values again is said of the prices that this model makes of it.
+KernelSet reading_once(KernelSet kernels) {
+  kernels.kv_per_query_head.reset();
+  return kernels;
+}
+
 class Profiled final : public ProfiledModel {
  public:
   Profiled(std::shared_ptr<const Profile> profile, KernelSet kernels)
       : profile_(std::move(profile)),
         kernels_(std::move(kernels)),
-        roofline_(make_roofline(profile_->device, kernels_)) {}
+        roofline_(make_roofline(profile_->device, reading_once(kernels_))) {}
 
   // Ratios to what was measured change with the work.
   bool is_monotone() const override { return false; }
 
   Prediction layer(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
-    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(shape, profile_->device)) {
-      return layer(kernels_.as_decoded(shape, profile_->device), bitwidth, kv_bitwidth, work);
-    }
-    const Prediction roofline = roofline_->layer(shape, bitwidth, kv_bitwidth, work);
-    if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline.seconds.value))
-      return *direct;
-    if (bitwidth != 16) {
-      if (auto other = from_16_bits(shape, bitwidth, work)) {
-        return at_kv_bitwidth(*other, shape, bitwidth, kv_bitwidth, work, roofline.seconds.value);
-      }
-    }
-    return roofline;
+    return with_further_heads(kernels_, profile_->device, shape, work, [&](const auto& seen) {
+      return layer_as_is(seen, bitwidth, kv_bitwidth, work);
+    });
   }
 
   Prediction attention(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                        const LayerWork& work) const override {
-    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(shape, profile_->device)) {
-      const LayerShape decoded = kernels_.as_decoded(shape, profile_->device);
-      return attention(decoded, bitwidth, kv_bitwidth, work);
-    }
-    const bool of_operators = has_products(bitwidth) && !layer_part(shape, bitwidth, work);
-    if (kv_bitwidth == 8 && of_operators) return attention_op(shape, "fp8", work);
-    auto price = measured_attention(shape, bitwidth, work);
-    if (!price) return roofline_->attention(shape, bitwidth, kv_bitwidth, work);
-    if (kv_bitwidth == 16) return *price;
-    return carried(*price, roofline_->attention_s(shape, bitwidth, kv_bitwidth, work) /
-                               roofline_->attention_s(shape, bitwidth, 16, work));
+    return with_further_heads(kernels_, profile_->device, shape, work, [&](const auto& seen) {
+      return attention_as_is(seen, bitwidth, kv_bitwidth, work);
+    });
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
@@ -90,6 +79,7 @@ class Profiled final : public ProfiledModel {
     if (query.op == Op::all_reduce && query.name.empty()) {
       return predict_sum(query, link, profile_.get());
     }
+    if (const ProfilePart* part = tuned_part(query)) return predict(*part, query);
     if (const ProfilePart* part = profile_->find(query)) {
       return no_slower_than_16_bits(possible(predict(*part, query), query), query);
     }
@@ -101,13 +91,41 @@ class Profiled final : public ProfiledModel {
       if (const ProfilePart* part = experts_part(query)) return at_dtype(predict(*part, query));
     }
     if (const auto full = in_16_bits(query)) {
-      return possible(carried(full->price, ratio_to(full->query, query)), query);
+      const double start_s = start_of(query, full->price.seconds.value);
+      const double rest_s = full->price.seconds.value - start_s;
+      return possible(carried_to(full->price, start_s + rest_s * ratio_to(full->query, query)),
+                      query);
     }
     const double floor_s = work_of(profile_->device, query).floor_s();
     return {{floor_s / floor_ratio(query), Provenance::modelled, std::nullopt}, "roofline", {}};
   }
 
  private:
+  /// A group of query heads reads its keys and values once.
+  Prediction layer_as_is(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
+                         const LayerWork& work) const {
+    const Prediction roofline = roofline_->layer(shape, bitwidth, kv_bitwidth, work);
+    if (auto direct = measured_layer(shape, bitwidth, kv_bitwidth, work, roofline.seconds.value))
+      return *direct;
+    if (bitwidth != 16) {
+      if (auto other = from_16_bits(shape, bitwidth, work)) {
+        return at_kv_bitwidth(*other, shape, bitwidth, kv_bitwidth, work, roofline.seconds.value);
+      }
+    }
+    return roofline;
+  }
+
+  Prediction attention_as_is(const LayerShape& shape, std::int32_t bitwidth,
+                             std::int32_t kv_bitwidth, const LayerWork& work) const {
+    const bool of_operators = has_products(bitwidth) && !layer_part(shape, bitwidth, work);
+    if (kv_bitwidth == 8 && of_operators) return attention_op(shape, "fp8", work);
+    auto price = measured_attention(shape, bitwidth, work);
+    if (!price) return roofline_->attention(shape, bitwidth, kv_bitwidth, work);
+    if (kv_bitwidth == 16) return *price;
+    return carried(*price, roofline_->attention_s(shape, bitwidth, kv_bitwidth, work) /
+                               roofline_->attention_s(shape, bitwidth, 16, work));
+  }
+
   /// What was measured of the ends of a model: hidden states that the embedding writes, logits that
   /// a token is chosen from.
   std::optional<Prediction> beside_layers(const char* name, double bytes) const {
@@ -165,6 +183,13 @@ class Profiled final : public ProfiledModel {
     return std::nullopt;
   }
 
+  /// Of a product's time, what a kernel that expands weights takes before it reads any, as does one
+  /// of 16 bits; of other operations all of it goes by the data sheet.
+  double start_of(const OpQuery& query, double full_s) const {
+    const KernelRule* rule = expanding(query);
+    return rule == nullptr ? 0 : std::min(rule->linear_overhead_s, full_s);
+  }
+
   /// What an operation takes over what it takes in 16 bits, by the data sheet. Where weights are
   /// expanded, the arithmetic is that of 16 bits up to a tile's rows, and slower by the rules
   /// beyond.
@@ -208,6 +233,24 @@ class Profiled final : public ProfiledModel {
   static Prediction at_dtype(Prediction from) {
     from.method += ", carried over by the dtype";
     return modelled(std::move(from));
+  }
+
+  /// The part of kernels that are tuned for these experts; nullptr where they have none.
+  const ProfilePart* tuned_part(OpQuery query) const {
+    if (query.op != Op::experts || !query.name.empty()) return nullptr;
+    query.name = kTunedExperts;
+    const ProfilePart* part = profile_->find(query);
+    if (part == nullptr || kernels_.tuned_experts.value_or(lists(*part, query))) return part;
+    return nullptr;
+  }
+
+  bool lists(const ProfilePart& part, const OpQuery& query) const {
+    return std::any_of(part.tuned.begin(), part.tuned.end(), [&](const TunedExperts& tuned) {
+      return tuned.num_experts == query.num_experts / query.num_devices &&
+             tuned.device == profile_->device.name &&
+             std::find(tuned.inner_sizes.begin(), tuned.inner_sizes.end(), query.inner_size) !=
+                 tuned.inner_sizes.end();
+    });
   }
 
   /// The part of the dtype, or of 16 bits; nullptr where no experts were measured.

@@ -88,22 +88,20 @@ class Roofline final : public LatencyModel {
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
-    if (work.phase == Phase::decode && kernels_.reads_kv_per_query_head(layer, device_)) {
-      return this->layer(kernels_.as_decoded(layer, device_), bitwidth, kv_bitwidth, work);
-    }
     const Kernel kernel = find_kernel(bitwidth);
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;
     for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
-    return modelled(seconds + seconds_of_attention(layer, kv_bitwidth, work));
+    return modelled(seconds + attention(layer, bitwidth, kv_bitwidth, work).seconds.value);
   }
 
   Prediction attention(const LayerShape& layer, std::int32_t, std::int32_t kv_bitwidth,
                        const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
-    const bool decode = work.phase == Phase::decode;
-    return modelled(seconds_of_attention(decode ? kernels_.as_decoded(layer, device_) : layer,
-                                         kv_bitwidth, work));
+    return with_further_heads(kernels_, device_, layer, work, [&](const LayerShape& shape) {
+      return modelled(attention_.seconds(attention_work(
+          attention_shape(shape), kv_bitwidth, work.batch_size, work.tokens, work.context_tokens)));
+    });
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
@@ -138,12 +136,6 @@ class Roofline final : public LatencyModel {
     return {{seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt},
             "roofline",
             std::nullopt};
-  }
-
-  double seconds_of_attention(const LayerShape& layer, std::int32_t kv_bitwidth,
-                              const LayerWork& work) const {
-    return attention_.seconds(attention_work(attention_shape(layer), kv_bitwidth, work.batch_size,
-                                             work.tokens, work.context_tokens));
   }
 
   double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) const {

@@ -4,6 +4,7 @@
 
 #include "tessera/core/model_shape.h"
 #include "tessera/cost/kernel_set.h"
+#include "tessera/cost/latency.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -45,5 +46,20 @@ struct AttentionRates {
   }
 };
 AttentionRates attention_rates(const Device& device, const KernelSet& kernels);
+
+/// What decoding a layer takes where it reads keys and values again for each further query head of
+/// a group: `price` of the layer, and a share of what it would be more if each head had its own.
+template <typename Price>
+Prediction with_further_heads(const KernelSet& kernels, const Device& device,
+                              const LayerShape& layer, const LayerWork& work, const Price& price) {
+  Prediction time = price(layer);
+  if (work.phase != Phase::decode) return time;
+  const double share = kernels.further_head_share(layer, device);
+  if (share == 0) return time;
+  LayerShape alone = layer;
+  alone.num_kv_heads = layer.num_heads;
+  time.seconds.value += share * (price(alone).seconds.value - time.seconds.value);
+  return time;
+}
 
 }  // namespace tessera::cost

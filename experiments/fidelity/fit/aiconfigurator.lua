@@ -14,7 +14,8 @@ local M = {}
 M.source = "ai-dynamo/aiconfigurator (Apache-2.0), TensorRT-LLM"
 
 -- Our device -> folder of the source.
-M.folders = { ["A100-80G"] = "a100_sxm", ["H200-141G"] = "h200_sxm" }
+M.folders = { ["A100-80G"] = "a100_sxm", ["H200-141G"] = "h200_sxm", L40S = "l40s" }
+local version = "1.0.0" -- where a table has no column that says it
 
 -- Where quantising activations was timed apart.
 M.has_static = { ["H200-141G"] = true }
@@ -50,7 +51,7 @@ function M.gemm(device)
     by_dtype[dtype] = samples
     samples[#samples + 1] = {
       op = "gemm", dtype = dtype, m = tonumber(row.m), n = tonumber(row.n), k = tonumber(row.k),
-      latency_s = latency_ms * 1e-3, source = ("%s %s"):format(M.source, row.version),
+      latency_s = latency_ms * 1e-3, source = ("%s %s"):format(M.source, row.version or version),
     }
   end
   for row in csv.rows(path) do

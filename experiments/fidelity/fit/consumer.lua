@@ -194,13 +194,20 @@ function M.fitted(device)
   return found
 end
 
--- A device's profile under a kernel set from its fitted parts.
+-- A device's profile under a kernel set from its fitted parts, or nil and why.
 function M.profile(device, kernel_set, fitted)
-  return parts.documented(parts.merged(device, kernel_set, fitted),
-    device == "RTX-4090" and "Products and attention in BF16; other bitwidths by the kernel rules' ratios"
-      or "Products and prompts' attention in BF16; decode's is the RTX 4090's, by data sheet; other bitwidths by the "
-      .. "kernel rules' ratios",
-    M.source)
+  local own = parts.merged(device, kernel_set, fitted)
+  if device ~= "RTX-4090" then
+    return parts.documented(own,
+      "Products and prompts' attention in BF16; decode's is the RTX 4090's, by data sheet; other bitwidths by the "
+      .. "kernel rules' ratios", M.source)
+  elseif kernel_set == "vllm" then
+    return parts.documented(own, "Products and attention in BF16; other bitwidths by the kernel rules' ratios",
+      M.source)
+  end
+  local whole, why = require "fidelity.fit.ada".with_products(own, device, kernel_set)
+  if not whole then return nil, why end
+  return parts.documented(whole, "Products and attention in BF16; other dtypes are the L40S's, by data sheet", M.source)
 end
 
 -- All of them by file name, without ".json", or nil and why.
@@ -210,7 +217,8 @@ function M.profiles()
     local fitted, why = M.fitted(device)
     if not fitted then return nil, why end
     for _, kernel_set in ipairs(M.kernel_sets) do
-      profiles[device .. "." .. kernel_set] = M.profile(device, kernel_set, fitted)
+      profiles[device .. "." .. kernel_set], why = M.profile(device, kernel_set, fitted)
+      if why then return nil, why end
     end
   end
   return profiles

@@ -27,10 +27,15 @@ local ungated = { ["2048x5120"] = true, ["2688x1856"] = true }
 -- `rows_on_first`: where there are fewer rows than experts, an older version of the tool gives all of them to the
 -- experts of the first device, which no router does.
 -- `ungated`: hidden and inner sizes of experts without a gate.
--- `kernels`: of a dtype with several, the one that vLLM chooses for experts that are not spread over devices.
+-- `tuned`: of Triton's kernel, the dtype and block shape by which vLLM looks for a configuration tuned for how many
+-- experts a device has, and of which inner size. Without one it takes a guess at them: 1.5 to 2 times as long on A100.
+-- `kernels`: of a dtype with several, what the name of the one holds that counts: of FP8 the one that vLLM chooses for
+-- experts that are not spread over devices, of 4 bits Marlin, which it runs whatever the checkpoint's format.
+-- `words`: the table's word for a dtype, and ours. MXFP4 with activations of 16 bits has a scale for 32 weights where
+-- INT4 has one for 128, 4.25 bits for 4.1.
 --
 -- Left out: FP8 of one scale per tensor under vLLM on H200, which takes 8 times as long as its weights take to be
--- read, whatever the size, and longer than BF16, so that nobody serves with it; and MXFP4 and NVFP4, no dtypes here.
+-- read, whatever the size, and longer than BF16, so that nobody serves with it; MXFP4 by Triton's kernel under vLLM.
 M.sources = {
   a100_trtllm = {
     path = "a100_sxm/moe_perf.csv", device = "A100-80G", runtime = "TensorRT-LLM 1.0.0", dtypes = { "bfloat16" },
@@ -38,23 +43,23 @@ M.sources = {
   },
   h200_trtllm = {
     path = "h200_sxm/moe_perf.csv", device = "H200-141G", runtime = "TensorRT-LLM 1.2.0rc5",
-    dtypes = { "bfloat16", "fp8", "fp8_block" }, rows_on_first = true,
+    dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo" }, words = { w4a16_mxfp4 = "int4_wo" }, rows_on_first = true,
   },
-  -- vLLM has tuned this kernel for some shapes on A100 and not for others, which take 1.5 to 2 times as long. Nothing
-  -- of a shape says which, and the fit lies between.
   a100_vllm = {
     path = "a100_sxm/vllm_0.14.0/moe_perf.csv", device = "A100-80G", runtime = "vLLM 0.14.0, Triton",
-    dtypes = { "bfloat16" }, rows_on_first = true,
+    dtypes = { "bfloat16" }, rows_on_first = true, tuned = { bfloat16 = "bfloat16" },
   },
   h200_vllm = {
     path = "h200_sxm/vllm_0.24.0/moe_perf.csv", device = "H200-141G", runtime = "vLLM 0.24.0, Triton, INT4 Marlin",
     dtypes = { "bfloat16", "fp8_block", "int4_wo" }, ungated = ungated,
-    kernels = { fp8_block = "vllm_fp8moe_triton_tritonexperts" },
+    tuned = { bfloat16 = "bfloat16", fp8_block = "fp8_w8a8 128x128" },
+    kernels = { fp8_block = "vllm_fp8moe_triton_tritonexperts", int4_wo = "marlin" },
+    words = { w4a16_mxfp4 = "int4_wo" },
   },
   rtx_pro_6000_vllm = {
     path = "rtx_pro_6000_server/vllm_0.24.0/moe_perf.csv", device = "RTX-PRO-6000",
     runtime = "vLLM 0.24.0, FlashInfer CUTLASS, INT4 Marlin", dtypes = { "bfloat16", "fp8", "int4_wo" },
-    ungated = ungated,
+    ungated = ungated, words = { w4a16_mxfp4 = "int4_wo" },
   },
 }
 
@@ -73,7 +78,7 @@ local function counts(source, row, dtype)
   if num_devices > most_devices then return false end
   if source.ungated and source.ungated[row.hidden_size .. "x" .. row.inter_size] then return false end
   local kernel = source.kernels and source.kernels[dtype]
-  if kernel and row.kernel_source ~= kernel then return false end
+  if kernel and not row.kernel_source:find(kernel, 1, true) then return false end
   return not (source.rows_on_first and num_devices > 1 and routing_of(row) > 0 and tokens * top_k <= num_experts)
 end
 
@@ -86,6 +91,7 @@ function M.samples(name)
   for _, dtype in ipairs(source.dtypes) do by_dtype[dtype] = {} end
   for row in csv.rows(path) do
     local dtype = row.moe_dtype or "bfloat16"
+    dtype = source.words and source.words[dtype] or dtype
     local samples = by_dtype[dtype]
     if samples and counts(source, row, dtype) then
       samples[#samples + 1] = {
@@ -100,22 +106,92 @@ function M.samples(name)
   return by_dtype
 end
 
--- What is held out together: all of a model's shapes. INT4 was measured of one model, by its inner sizes.
+-- What is held out together: all of a model's shapes. 4 bits were measured of few models, by their inner sizes.
 M.held_out = {
   bfloat16 = { "hidden_size", "num_experts", "top_k" }, fp8 = { "hidden_size", "num_experts", "top_k" },
   fp8_block = { "hidden_size", "num_experts", "top_k" }, int4_wo = { "inner_size" },
 }
 
--- The parts of a source for experts, one for each dtype, as a profile of its device; nil and why without the data.
+-- Ours -> as vLLM 0.27.1 names the files of its configurations (vllm/fused_moe_tuned.csv).
+local files = {
+  ["A100-80G"] = "NVIDIA_A100-SXM4-80GB", ["A100-40G"] = "NVIDIA_A100-SXM4-40GB",
+  ["A800-80G"] = "NVIDIA_A800-SXM4-80GB",
+  ["H200-141G"] = "NVIDIA_H200", ["H100-80G"] = "NVIDIA_H100_80GB_HBM3", ["H20-96G"] = "NVIDIA_H20",
+}
+
+-- What is tuned by words of `tuned` above on all our devices: a list of { device =, num_experts =, inner_sizes = }.
+local function tuned_list(words)
+  local path, why = measured.path "vllm/fused_moe_tuned.csv"
+  if not path then return nil, why end
+  local found = {} -- [device] [num_experts] inner sizes
+  for row in csv.rows(path) do
+    for device, file in pairs(files) do
+      local own = row.dtype .. (row.block_shape and row.block_shape ~= "" and " " .. row.block_shape or "")
+      if row.device_name == file and own == words then
+        local experts = found[device] or {}
+        found[device] = experts
+        local number = tonumber(row.num_experts)
+        experts[number] = experts[number] or {}
+        table.insert(experts[number], tonumber(row.inner_size_per_device))
+      end
+    end
+  end
+  local list = {}
+  for device, experts in pairs(found) do
+    for number, sizes in pairs(experts) do
+      table.sort(sizes)
+      list[#list + 1] = { device = device, num_experts = number, inner_sizes = sizes }
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.device ~= b.device then return a.device < b.device end
+    return a.num_experts < b.num_experts
+  end)
+  return list
+end
+
+-- Samples of kernels that are not tuned, and of those that are; the second are none of a dtype without a list.
+function M.split(name, dtype, samples)
+  local source, plain, tuned = M.sources[name], {}, {}
+  local words = source.tuned and source.tuned[dtype]
+  if not words then return samples, tuned, {} end
+  local list, why = tuned_list(words)
+  if not list then return nil, why end
+  local is_tuned = {}
+  for _, entry in ipairs(list) do
+    for _, size in ipairs(entry.device == source.device and entry.inner_sizes or {}) do
+      is_tuned[entry.num_experts .. " " .. size] = true
+    end
+  end
+  for _, sample in ipairs(samples) do
+    local key = sample.num_experts / sample.num_devices .. " " .. sample.inner_size
+    table.insert(is_tuned[key] and tuned or plain, sample)
+  end
+  return plain, tuned, list
+end
+
+-- The parts of a source for experts, one for each dtype and one more for what is tuned of it, as a profile of its
+-- device; nil and why without the data.
 function M.profile(name)
   local by_dtype, why = M.samples(name)
   if not by_dtype then return nil, why end
   local device, profiles = M.sources[name].device, {}
-  for _, dtype in ipairs(M.sources[name].dtypes) do
-    profiles[#profiles + 1] = ts.fit_profile {
-      device = device, kernel_set = "modern", samples = by_dtype[dtype], method = "experts",
-      hold_out = M.held_out[dtype],
+  local function fit(dtype, samples)
+    return ts.fit_profile {
+      device = device, kernel_set = "modern", samples = samples, method = "experts", hold_out = M.held_out[dtype],
     }
+  end
+  for _, dtype in ipairs(M.sources[name].dtypes) do
+    local plain, tuned, list = M.split(name, dtype, by_dtype[dtype])
+    if not plain then return nil, tuned end
+    profiles[#profiles + 1] = fit(dtype, plain)
+    if #tuned > 0 then
+      profiles[#profiles + 1] = parts.edited(fit(dtype, tuned), function(json)
+        local part = json.parts[1]
+        part.name, part.tuned = "tuned", list
+        part.source = part.source .. "; tuned by the files that vLLM 0.27.1 ships"
+      end)
+    end
   end
   return parts.merged(device, "modern", profiles)
 end

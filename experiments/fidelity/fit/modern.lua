@@ -7,7 +7,7 @@ local ts = require "tessera"
 local function source(name) return require("fidelity.fit." .. name) end
 local aiconfigurator, attention, collectives, elementwise, experts, helix = source "aiconfigurator",
   source "attention", source "collectives", source "elementwise", source "experts", source "helix"
-local parts, vllm = source "parts", source "vllm"
+local ada, parts, vllm = source "ada", source "parts", source "vllm"
 
 local M = {}
 
@@ -62,13 +62,11 @@ local function add_operators(profiles, device, between)
 end
 
 -- The same chip with slower memory.
-local function add_same_chip(profiles)
-  for _, kernel_set in ipairs(M.kernel_sets) do
-    local donor = profiles["A100-80G." .. kernel_set]
-    profiles["A100-40G." .. kernel_set] = parts.documented(
-      ts.profile { device = "A100-40G", kernel_set = kernel_set, donor = donor },
-      "Nothing measured: the A100-80G's, the same chip, with this board's memory", donor.source)
-  end
+local function add_same_chip(profiles, kernel_set)
+  local donor = profiles["A100-80G." .. kernel_set]
+  profiles["A100-40G." .. kernel_set] = parts.documented(
+    ts.profile { device = "A100-40G", kernel_set = kernel_set, donor = donor },
+    "Nothing measured: the A100-80G's, the same chip, with this board's memory", donor.source)
 end
 
 local function add_layers(profiles)
@@ -85,14 +83,18 @@ local function add_layers(profiles)
   return true
 end
 
--- Profiles of kernel set `vllm` where whole layers are measured, by file name.
+-- Profiles of kernel sets `vllm` and `vllm_2024` where whole layers are measured, by file name. From compute capability
+-- 8 on vLLM runs FlashAttention since: the A100's layers, with the paged attention before it, are those of `vllm_2024`,
+-- and under `vllm` it is the other A100 with this board's memory.
 function M.helix_profiles()
   local profiles = {}
   for _, gpu in ipairs(helix.devices) do
     for _, device in ipairs { gpu, helix.same_chip[gpu] } do
-      local profile, why = helix.profile(gpu, "vllm", device)
+      local kernel_set = gpu == "A100-40G" and "vllm_2024" or "vllm"
+      local profile, why = helix.profile(gpu, kernel_set, device)
       if not profile then return nil, why end
-      profiles[device .. ".vllm"] = parts.documented(profile, "FP16 layers of LLaMA-1 30B under vLLM", helix_origin)
+      profiles[device .. "." .. kernel_set] = parts.documented(profile, "FP16 layers of LLaMA-1 30B under vLLM",
+        helix_origin)
     end
   end
   return profiles
@@ -106,6 +108,7 @@ function M.vllm_profiles()
     if not profile then return nil, why end
     profiles[device .. ".vllm"] = profile
   end
+  add_same_chip(profiles, "vllm")
   return profiles
 end
 
@@ -118,7 +121,12 @@ function M.profiles()
     local done, problem = add_operators(profiles, device, between)
     if not done then return nil, problem end
   end
-  add_same_chip(profiles)
+  for _, kernel_set in ipairs(M.kernel_sets) do add_same_chip(profiles, kernel_set) end
+  for _, kernel_set in ipairs(M.kernel_sets) do
+    local profile, problem = ada.profile(kernel_set, between)
+    if not profile then return nil, problem end
+    profiles[ada.device .. "." .. kernel_set] = profile
+  end
   local done, problem = add_layers(profiles)
   if not done then return nil, problem end
   return profiles

@@ -218,6 +218,43 @@ TEST(ExpertsModel, PricesOtherDtypesByTheirBytes) {
   EXPECT_LT(model->op(query).seconds.value, 0.75 * many_s);
 }
 
+TEST(ExpertsModel, IsTheTunedOneWhereTheProfileListsTheExperts) {
+  auto profile = std::make_shared<Profile>();
+  profile->device = h200();
+  profile->device_by_name = false;
+  ProfilePart plain{.op = Op::experts, .dtype = "bfloat16", .method = "experts"};
+  plain.model = model_of(h200(), kernel());
+  ProfilePart tuned = plain;
+  tuned.name = kTunedExperts;
+  tuned.tuned = {{profile->device.name, 128, {768, 1536}}, {"another GPU", 128, {512}}};
+  tuned.model = model_of(h200(), kernel(1e-6));
+  profile->parts = {plain, tuned};
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  KernelSet kernels = find_kernel_set("vllm", folders);
+  const auto is_tuned = [&](double num_experts, double inner_size, std::int32_t num_devices) {
+    OpQuery query = experts_of(64, 0, num_devices);
+    query.num_experts = num_experts;
+    query.inner_size = inner_size;
+    const double seconds = make_profiled(profile, kernels)->op(query).seconds.value;
+    const double plain_s = plain.model->seconds(query), tuned_s = tuned.model->seconds(query);
+    EXPECT_TRUE(seconds == plain_s || seconds == tuned_s);
+    return seconds == tuned_s;
+  };
+  EXPECT_TRUE(is_tuned(128, 1536, 1));
+  EXPECT_FALSE(is_tuned(128, 512, 1));   // of another GPU
+  EXPECT_FALSE(is_tuned(128, 1536, 2));  // 64 on each
+  EXPECT_TRUE(is_tuned(256, 1536, 2));
+  kernels.tuned_experts = false;
+  EXPECT_FALSE(is_tuned(128, 1536, 1));
+  kernels.tuned_experts = true;
+  EXPECT_TRUE(is_tuned(128, 512, 1));
+  Json file = to_json(*profile);
+  EXPECT_EQ(to_json(profile_from_json(file, "p.json", folders)), file);
+  file["parts"][1]["name"] = "tune";
+  expect_error(ErrorCode::invalid_argument, {"parts[1]", "tuned"},
+               [&] { profile_from_json(file, "p.json", folders); });
+}
+
 TEST(ExpertsModel, RefusesWhatNoLayerIs) {
   const auto refused = [](const OpQuery& query, const std::vector<std::string>& parts) {
     expect_error(ErrorCode::out_of_range, parts, [&] { check_query(query); });

@@ -46,7 +46,7 @@ TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   ASSERT_EQ(names,
             (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
                                       "modern_fp8", "modern_fp8_static", "modern_w8a8", "tessera",
-                                      "vllm", "vllm_fp8", "vllm_rocm", "vllm_v0"}));
+                                      "vllm", "vllm_2024", "vllm_fp8", "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -252,7 +252,9 @@ TEST(KernelSets, BadSetFieldsAreNamed) {
   bad("host_step_s", "-1", ErrorCode::out_of_range, {"host_step_s"});
   bad("graph_batch_sizes", "[1, 8, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[2]", "8"});
   bad("graph_batch_sizes", "[0, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[0]"});
-  bad("kv_per_query_head", R"(["L4", "L4"])", ErrorCode::invalid_argument, {"L4", "twice"});
+  bad("kv_per_query_head", R"({ "share": 1, "devices": ["L4", "L4"] })",
+      ErrorCode::invalid_argument, {"kv_per_query_head.devices[1]", "L4", "twice"});
+  bad("kv_per_query_head", R"({ "share": 1.1 })", ErrorCode::out_of_range, {"share", "1.1"});
   bad("attention_flop_ratio", "2", ErrorCode::out_of_range, {"attention_flop_ratio"});
   bad("attention_memory_ratio", "0", ErrorCode::out_of_range, {"attention_memory_ratio"});
   bad("rule", "[]", ErrorCode::invalid_argument, {"'rule'", "'rules'"});
@@ -293,7 +295,7 @@ TEST(KernelSets, ABoardWithoutAProfileHasTheFormOfTheOneThatIsMostLikeIt) {
 TEST(KernelSets, OneMayBePricedByTheProfilesOfAnother) {
   const Device device = find_device("H200-141G", datasets());
   const auto own = profile_for(device, find_kernel_set("vllm", datasets()), datasets());
-  for (const char* name : {"vllm_v0", "vllm_fp8"}) {
+  for (const char* name : {"vllm_v0", "vllm_2024", "vllm_fp8"}) {
     const KernelSet set = find_kernel_set(name, datasets());
     EXPECT_EQ(set.profile_set(), "vllm");
     EXPECT_EQ(profile_for(device, set, datasets()), own);

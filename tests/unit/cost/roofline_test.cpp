@@ -131,7 +131,7 @@ TEST(Roofline, WindowBoundsAttention) {
       1, 1e-6);
 }
 
-TEST(Roofline, SomeDevicesReadKeysAndValuesOncePerQueryHead) {
+TEST(Roofline, SomeDevicesReadKeysAndValuesAgainForFurtherHeadsOfAGroup) {
   const LayerShape grouped = llama_3_8b().layer_classes.front();
   LayerShape alone = grouped;
   alone.num_kv_heads = grouped.num_heads;
@@ -144,10 +144,14 @@ TEST(Roofline, SomeDevicesReadKeysAndValuesOncePerQueryHead) {
   const double once_s = seconds(grouped, decode), prompt_s = seconds(grouped, prefill);
   const double each_s = seconds(alone, decode);
   EXPECT_GT(each_s, 1.5 * once_s);
-  kernels.kv_per_query_head = {"another GPU"};
+  kernels.kv_per_query_head = {.share = 1, .devices = {"another GPU"}};
   EXPECT_EQ(seconds(grouped, decode), once_s);
-  kernels.kv_per_query_head = {device.name};
-  EXPECT_EQ(seconds(grouped, decode), each_s);
+  kernels.kv_per_query_head = {.share = 1, .devices = {device.name}};
+  EXPECT_NEAR(seconds(grouped, decode), each_s, 1e-9 * each_s);
+  kernels.kv_per_query_head = {.share = 0.25, .max_compute_capability = 6.9};
+  EXPECT_EQ(seconds(grouped, decode), once_s);
+  kernels.kv_per_query_head = {.share = 0.25, .max_compute_capability = 7};
+  EXPECT_NEAR(seconds(grouped, decode), once_s + 0.25 * (each_s - once_s), 1e-9 * each_s);
   EXPECT_EQ(seconds(alone, decode), each_s);
   EXPECT_EQ(seconds(grouped, prefill), prompt_s);
 }

@@ -48,13 +48,22 @@ struct KvRule {
   double min_compute_capability = 0;  ///< inclusive
 };
 
+/// Decode attention that runs a block for each query head: those of a group that share keys and
+/// values run together, and read most of them from the L2 cache. FlashAttention and what came after
+/// it read them once for the group.
+struct ReadsPerQueryHead {
+  double share = 1;  ///< of a read, that each head after the first of a group takes
+  double max_compute_capability = 0;  ///< devices that decode so, inclusive
+  std::vector<std::string> devices;   ///< and these, by name
+};
+
 /// Which bitwidths run on which device, and how well: data, not code.
 struct KernelSet {
   std::string name, doc, source;
   Provenance provenance = Provenance::modelled;
   std::string runtime;  ///< that has these kernels ("vllm"); empty: none that is public
   std::optional<std::int32_t> auto_rank;  ///< see recommended_kernel_sets; absent: never
-  std::string profiles_of;      ///< the kernel set whose profiles price it; empty: its own
+  std::string profiles_of;      ///< the kernel set whose profiles price it where it has none itself
   bool gguf = false;            ///< weights lie as GGUF files have them, see gguf.h
   double layer_overhead_s = 0;  ///< per decoder layer: norms, residuals, launches
   double hop_s = 0;             ///< from one stage to the next, beside the link's time
@@ -69,9 +78,9 @@ struct KernelSet {
   /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
   /// the next of them, one beyond the last is not. Empty: no padding.
   std::vector<std::int32_t> graph_batch_sizes;
-  /// Devices whose decode attention reads the keys and values of a group once for each of its query
-  /// heads (paged attention before FlashAttention), not once for all of them.
-  std::vector<std::string> kv_per_query_head;
+  std::optional<ReadsPerQueryHead> kv_per_query_head;  ///< absent: nowhere
+  /// Whether experts run kernels that are tuned for them; absent: those that profiles list.
+  std::optional<bool> tuned_experts;
   double attention_flop_ratio = 0.4;
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
@@ -84,11 +93,14 @@ struct KernelSet {
   std::vector<std::int32_t> bitwidths_on(const Device& device) const;  ///< ascending
   /// Whether attention on a device reads a KV cache of this bitwidth; all read 16 bits.
   bool reads_kv(const Device& device, std::int32_t bitwidth) const;
-  /// A layer as decode attention meets it on a device: with `kv_per_query_head` every query head
-  /// has keys and values of its own to read. The matrices stay as they are.
-  LayerShape as_decoded(const LayerShape& layer, const Device& device) const;
-  bool reads_kv_per_query_head(const LayerShape& layer, const Device& device) const;
+  /// Of a read of keys and values, what each query head after the first of a group takes when
+  /// decoding; 0 where a group reads them once.
+  double further_head_share(const LayerShape& layer, const Device& device) const;
   const std::string& profile_set() const { return profiles_of.empty() ? name : profiles_of; }
+  /// Whether profiles of this kernel set price it.
+  bool takes_profiles_of(const std::string& kernel_set) const {
+    return kernel_set == name || kernel_set == profile_set();
+  }
   /// What the host adds to a step of `rows` tokens of so many sequences; more than one of each is a
   /// prompt.
   double host_s(double sequences, double rows) const {
@@ -196,6 +208,24 @@ struct Fields<cost::KvRule> {
 };
 
 template <>
+struct Fields<cost::ReadsPerQueryHead> {
+  using Reads = cost::ReadsPerQueryHead;
+  static constexpr auto list = std::tuple{
+      field<&Reads::share>({.name = "share",
+                            .doc = "Of a read, that each head after the first of a group takes",
+                            .min = 0,
+                            .max = 1}),
+      field<&Reads::max_compute_capability>({.name = "max_compute_capability",
+                                             .doc = "Largest capability that decodes so",
+                                             .min = 0,
+                                             .max = 100,
+                                             .in_file = InFile::defaulted}),
+      field<&Reads::devices, cost::DeviceNames>({.name = "devices",
+                                                 .doc = "Devices that decode so besides",
+                                                 .in_file = InFile::when_set})};
+};
+
+template <>
 struct Fields<cost::KernelSet> {
   using Set = cost::KernelSet;
   static constexpr double kMinRatio = Fields<cost::KernelRule>::kMinRatio;
@@ -214,7 +244,7 @@ struct Fields<cost::KernelSet> {
                               .max = 1000,
                               .in_file = InFile::when_set}),
       field<&Set::profiles_of>({.name = "profiles_of",
-                                .doc = "Kernel set whose profiles price it; left out: its own",
+                                .doc = "Kernel set whose profiles price it where it has none",
                                 .in_file = InFile::when_set}),
       field<&Set::gguf>({.name = "gguf",
                          .doc = "Whether weights lie as GGUF files have them, and the LM head in "
@@ -273,11 +303,14 @@ struct Fields<cost::KernelSet> {
                                       .min = 1,
                                       .max = 1 << 20,
                                       .in_file = InFile::when_set}),
-      field<&Set::kv_per_query_head, cost::DeviceNames>(
+      field<&Set::kv_per_query_head>(
           {.name = "kv_per_query_head",
-           .doc = "Devices that decode by reading keys and values once per query head, not once "
-                  "per group of heads",
+           .doc = "Where decoding reads keys and values for each query head, not once for a group",
            .in_file = InFile::when_set}),
+      field<&Set::tuned_experts>({.name = "tuned_experts",
+                                  .doc = "Whether experts run kernels that are tuned for them; "
+                                         "left out: those that profiles list",
+                                  .in_file = InFile::when_set}),
       field<&Set::attention_flop_ratio>({.name = "attention_flop_ratio",
                                          .doc = "Share of the peak rate that attention reaches",
                                          .min = kMinRatio,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@ namespace tessera::cost {
 /// thing.
 struct GroupKey {
   std::string model, device, kernel_set;
+  std::optional<bool> tuned_experts;
   std::size_t num_profiles = 0, degree = 1;
   std::string link;  ///< kind, within the group
   double link_bytes_per_s = 0, link_latency_s = 0;

@@ -19,6 +19,15 @@
 
 namespace tessera::cost {
 
+/// Experts that a runtime ships a tuned kernel for on a device. It looks them up by how many of
+/// them a device has and their inner size there.
+struct TunedExperts {
+  std::string device;
+  std::int32_t num_experts = 1;
+  std::vector<std::int32_t> inner_sizes;
+};
+inline constexpr const char* kTunedExperts = "tuned";  ///< the name of the part that prices them
+
 /// The model of one op on one device under one kernel set, with what is known about it.
 struct ProfilePart {
   Op op = Op::gemm;
@@ -26,8 +35,9 @@ struct ProfilePart {
   std::string kv_dtype;                  ///< attention; empty: as dtype
   std::optional<std::int32_t> bitwidth;  ///< layer
   std::optional<Phase> phase;            ///< attention, layer
-  std::string name;                      ///< layer, elementwise: which part; empty: all of it
-  std::string method;                    ///< a FitMethod of the op
+  std::string name;  ///< layer, elementwise: which part; experts: kTunedExperts; empty: all of it
+  std::vector<TunedExperts> tuned;  ///< of the experts that it prices, on any device
+  std::string method;               ///< a FitMethod of the op
   std::map<std::string, std::pair<double, double>> range;  ///< [field] what was fitted
   std::int64_t num_points = 0;
   std::optional<Errors> held_out;
@@ -79,13 +89,29 @@ struct Profile {
 namespace tessera {
 
 template <>
+struct Fields<cost::TunedExperts> {
+  using Tuned = cost::TunedExperts;
+  static constexpr auto list = std::tuple{
+      field<&Tuned::device>({.name = "device", .doc = "Where the kernel is tuned"}),
+      field<&Tuned::num_experts>(
+          {.name = "num_experts", .doc = "That a device holds", .min = 1, .max = 1 << 20}),
+      field<&Tuned::inner_sizes>({.name = "inner_sizes",
+                                  .doc = "Of an expert, as a device holds it",
+                                  .min = 1,
+                                  .max = 1 << 30})};
+};
+
+template <>
 struct Fields<cost::ProfilePart> {
   using Part = cost::ProfilePart;
   static constexpr auto list = std::tuple{
       field<&Part::op>({.name = "op", .doc = "What it prices"}),
       field<&Part::name>({.name = "name",
-                          .doc = "Which part of a layer; left out: all of it",
+                          .doc = "Which part of a layer, or \"tuned\" experts; left out: all of it",
                           .in_file = InFile::when_set}),
+      field<&Part::tuned>({.name = "tuned",
+                           .doc = "Experts that it prices, by device",
+                           .in_file = InFile::when_set}),
       field<&Part::dtype>({.name = "dtype",
                            .doc = "Of a product, of attention or of experts",
                            .in_file = InFile::when_set}),

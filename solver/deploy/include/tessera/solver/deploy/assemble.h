@@ -42,6 +42,7 @@ struct PoolOptions {
   std::int32_t kv_bitwidth = 16;
   std::string kernel_set = "auto";
   std::optional<double> host_step_s, host_sequence_s, host_prompt_s;
+  std::optional<bool> tuned;
   serving::EngineOptions engine;
   std::shared_ptr<const serving::StepCost> step_cost;
   std::optional<std::int64_t> kv_blocks;
@@ -192,6 +193,10 @@ struct Fields<solver::PoolOptions> {
           host("host_sequence_s", "Time of the host per step and request in it, likewise")),
       field<&P::host_prompt_s>(
           host("host_prompt_s", "Time of the host on top of a step that reads prompts, likewise")),
+      field<&P::tuned>({.name = "tuned",
+                        .doc = "Whether experts run kernels that are tuned for them, as by vLLM's "
+                               "benchmark_moe.py; left out: where the runtime ships one",
+                        .in_file = InFile::when_set}),
       field<&P::engine>({.name = "engine",
                          .doc = "Engine, or a table of its options",
                          .in_file = InFile::when_set,
