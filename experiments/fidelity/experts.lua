@@ -1,7 +1,7 @@
 -- The experts of a layer, predicted against measured: models whose shapes the fit has not seen, on one device or shared
 -- by up to eight; a dtype that it has not seen, by the kernel of BF16; and a whole GPU that it has not seen, whose
 -- times are those of the other under the same runtime by data sheet, then calibrated on 20 points of it (the middle one
--- of several draws, by the median).
+-- of several draws, by the median). Kernels that vLLM ships tuned, and those that it does not, each by themselves.
 local ts = require "tessera"
 
 local errors_row = require "fidelity.fit.errors".row
@@ -61,13 +61,22 @@ local function unseen_shapes(point, samples, chosen)
   return compared(kept, function(row) return row.predicted_s end)
 end
 
+-- What was measured of a source in a dtype, tuned or not; nil where nothing was.
+local function samples_of(name, dtype, tuned)
+  local samples = experts.samples(name)[dtype]
+  if not samples then return nil end
+  local plain, of_tuned = experts.split(name, dtype, samples)
+  local chosen = tuned and of_tuned or plain
+  return chosen and #chosen > 0 and chosen or nil
+end
+
 -- The other GPU's kernel of this dtype, fitted once.
 local donors = {}
 local function donor(point)
   local name = other[point.source]
-  local key = name .. " " .. point.dtype
+  local key = name .. " " .. point.dtype .. " " .. tostring(point.tuned)
   if not donors[key] then
-    local samples = experts.samples(name)[point.dtype]
+    local samples = samples_of(name, point.dtype, point.tuned) or samples_of(name, point.dtype, false)
     donors[key] = samples and ts.fit_profile {
       device = experts.device(name), kernel_set = "modern", samples = samples, method = "experts",
       hold_out = experts.held_out[point.dtype],
@@ -82,7 +91,7 @@ local measure = {}
 function measure.dtype(point, samples)
   if point.dtype == "bfloat16" then return nil end
   local sixteen_bits = ts.fit_profile {
-    device = experts.device(point.source), kernel_set = "modern", samples = experts.samples(point.source).bfloat16,
+    device = experts.device(point.source), kernel_set = "modern", samples = samples_of(point.source, "bfloat16", false),
     method = "experts", hold_out = experts.held_out.bfloat16,
   }
   return compared(alone(samples), by_profile(sixteen_bits))
@@ -127,16 +136,16 @@ return ts.experiment {
   grid = {
     source = { "a100_trtllm", "h200_trtllm", "a100_vllm", "h200_vllm", "rtx_pro_6000_vllm" },
     dtype = experts.dtypes,
-    left_out = { "shape", "shape_shared", "dtype", "gpu", "gpu, 20 points" },
+    left_out = { "shape", "shape_shared", "dtype", "gpu", "gpu, 20 points" }, tuned = { false, true },
   },
-  quick = { source = { "a100_trtllm" }, dtype = { "bfloat16" }, left_out = { "shape" } },
+  quick = { source = { "a100_trtllm" }, dtype = { "bfloat16" }, left_out = { "shape" }, tuned = { false } },
   columns = { "num_points", "ratio", "median", "p90", "worst", "in_target" },
   time_limit_s = 300,
 
   run = function(point)
-    local by_dtype, why = experts.samples(point.source)
-    if not by_dtype then return { status = why.code } end
-    local samples = by_dtype[point.dtype]
+    local _, why = experts.samples(point.source)
+    if why then return { status = why.code } end
+    local samples = samples_of(point.source, point.dtype, point.tuned)
     local found = samples and measure[point.left_out](point, samples)
     if not found then return { status = "no_data" } end
     local row = errors_row(found.errors, target)

@@ -114,7 +114,8 @@ for split, name in pairs { shape = "experts, unseen model", ["gpu, 20 points"] =
   targets[name] = {
     limits = { median = 0.1, p90 = 0.3 },
     measure = function(point, context)
-      local where = { source = point.device, dtype = point.part, left_out = split }
+      local dtype, tuned = point.part:match "^([%w_]+)(.*)$"
+      local where = { source = point.device, dtype = dtype, left_out = split, tuned = tuned ~= "" }
       local row = rows_of("experts", where, context)[1]
       return figures_of(row, split ~= "shape" and 20 or nil)
     end,
@@ -245,7 +246,11 @@ local function all_points()
   end
   local sources = require "fidelity.fit.experts".sources
   for _, source in ipairs { "a100_trtllm", "h200_trtllm", "a100_vllm", "h200_vllm", "rtx_pro_6000_vllm" } do
-    for _, dtype in ipairs(sources[source].dtypes) do add("experts, unseen model", source, dtype) end
+    for _, dtype in ipairs(sources[source].dtypes) do
+      add("experts, unseen model", source, dtype)
+      local tuned = sources[source].tuned
+      if tuned and tuned[dtype] then add("experts, unseen model", source, dtype .. ", tuned") end
+    end
     add("gpu left out, 20 points: experts", source, "bfloat16")
   end
   for _, point in ipairs(script("vllm").points) do

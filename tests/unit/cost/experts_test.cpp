@@ -222,7 +222,10 @@ TEST(ExpertsModel, IsTheTunedOneWhereTheProfileListsTheExperts) {
   auto profile = std::make_shared<Profile>();
   profile->device = h200();
   profile->device_by_name = false;
-  ProfilePart plain{.op = Op::experts, .dtype = "bfloat16", .method = "experts"};
+  ProfilePart plain;
+  plain.op = Op::experts;
+  plain.dtype = "bfloat16";
+  plain.method = "experts";
   plain.model = model_of(h200(), kernel());
   ProfilePart tuned = plain;
   tuned.name = kTunedExperts;

@@ -253,7 +253,7 @@ TEST(KernelSets, BadSetFieldsAreNamed) {
   bad("graph_batch_sizes", "[1, 8, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[2]", "8"});
   bad("graph_batch_sizes", "[0, 8]", ErrorCode::out_of_range, {"graph_batch_sizes[0]"});
   bad("kv_per_query_head", R"({ "share": 1, "devices": ["L4", "L4"] })",
-      ErrorCode::invalid_argument, {"kv_per_query_head.devices[1]", "L4", "twice"});
+      ErrorCode::invalid_argument, {"kv_per_query_head", "devices[1]", "L4", "twice"});
   bad("kv_per_query_head", R"({ "share": 1.1 })", ErrorCode::out_of_range, {"share", "1.1"});
   bad("attention_flop_ratio", "2", ErrorCode::out_of_range, {"attention_flop_ratio"});
   bad("attention_memory_ratio", "0", ErrorCode::out_of_range, {"attention_memory_ratio"});

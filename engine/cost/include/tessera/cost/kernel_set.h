@@ -53,8 +53,8 @@ struct KvRule {
 /// it read them once for the group.
 struct ReadsPerQueryHead {
   double share = 1;  ///< of a read, that each head after the first of a group takes
-  double max_compute_capability = 0;  ///< devices that decode so, inclusive
-  std::vector<std::string> devices;   ///< and these, by name
+  double max_compute_capability = 0;      ///< devices that decode so, inclusive
+  std::vector<std::string> devices = {};  ///< and these, by name
 };
 
 /// Which bitwidths run on which device, and how well: data, not code.
