@@ -6,7 +6,8 @@
 -- `helix` are layers, `vllm` operators, both of kernel set vllm. Without a folder it fits those of helix, prints the
 -- table and writes nothing.
 --
--- One file per source stands under fit/. Run twice, it writes the same bytes.
+-- One file per source stands under fit/. Run twice, it writes the same bytes: the first time `vllm` takes its
+-- weight-only products of Hopper from the profile of `modern` that shipped before.
 local ts = require "tessera"
 local modern = require "fidelity.fit.modern"
 local llmpq = require "fidelity.fit.llmpq"

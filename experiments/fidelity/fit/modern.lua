@@ -69,14 +69,25 @@ local function add_same_chip(profiles, kernel_set)
     "Nothing measured: the A100-80G's, the same chip, with this board's memory", donor.source)
 end
 
+-- L4: its FP16 layers, and for other bitwidths the operators of L40S, the same generation, by data sheet.
+local function ada_layers(layers, device, donor)
+  local kernel_set = donor.kernel_set
+  local carried = ts.profile { device = device, kernel_set = kernel_set, donor = donor }
+  return parts.documented(parts.merged(device, kernel_set, { layers, carried }),
+    "FP16 layers of vLLM; other bitwidths by operators of the L40S, by data sheet",
+    helix_origin .. "; " .. donor.source)
+end
+
 local function add_layers(profiles)
   for _, gpu in ipairs { "T4-16G", "V100-16G", "L4" } do
     for _, device in ipairs { gpu, helix.same_chip[gpu] } do
       local profile, why = helix.profile(gpu, "modern", device)
       if not profile then return nil, why end
       for _, kernel_set in ipairs(M.kernel_sets) do
-        profiles[device .. "." .. kernel_set] = parts.documented(parts.merged(device, kernel_set, { profile }),
-          "FP16 layers of vLLM; other bitwidths by the kernel rules' ratios", helix_origin)
+        local donor = gpu == "L4" and profiles["L40S." .. kernel_set]
+        profiles[device .. "." .. kernel_set] = donor and ada_layers(profile, device, donor)
+          or parts.documented(parts.merged(device, kernel_set, { profile }),
+            "FP16 layers of vLLM; other bitwidths by the kernel rules' ratios", helix_origin)
       end
     end
   end

@@ -1,7 +1,7 @@
 -- Kernels that vLLM runs, measured by ai-dynamo/aiconfigurator one by one: products, attention of prompts and of
 -- decode, experts, sums, on A100 (vLLM 0.14.0), H200 and RTX PRO 6000 (0.24.0): the profiles of kernel set `vllm`.
 -- Where vLLM chooses between kernels, the tables have the one that it chose for the size. Products with weights of 4
--- and 8 bits are in none: Marlin's are those of 16 bits by the ratios of the kernel set.
+-- and 8 bits are in none: Marlin's are those of 16 bits by the ratios of the kernel set, Machete's another runtime's.
 --
 -- local vllm = require "fidelity.fit.vllm"; vllm.samples("H200-141G", "decode")
 
@@ -78,6 +78,22 @@ function M.profile(device, kind)
   }
 end
 
+-- Products with weights of 4 and 8 bits on Hopper as TensorRT-LLM runs them: no table has those of Machete, which vLLM
+-- runs there, and both are CUTLASS's for mixed inputs. Another runtime's kernels are no measurement of these.
+local function weight_only(device)
+  return parts.edited(ts.profile { device = device, kernel_set = "modern" }, function(json)
+    local kept = {}
+    for _, part in ipairs(json.parts) do
+      if part.op == "gemm" and part.dtype:match "_wo$" then
+        part.provenance, part.held_out, part.beyond, part.num_points = "modelled", nil, nil, 0
+        if not part.source:match "^carried" then part.source = part.source .. "; taken for vLLM's" end
+        kept[#kept + 1] = part
+      end
+    end
+    json.parts, json.kernel_set = kept, "vllm"
+  end)
+end
+
 -- A device's profile under kernel set `vllm`, or nil and why.
 function M.operators(device)
   local found = {}
@@ -90,6 +106,7 @@ function M.operators(device)
   if not links then return nil, why end
   for _, profile in ipairs(links) do found[#found + 1] = profile end
   found[#found + 1] = experts.profile(tables[device])
+  if device == "H200-141G" then found[#found + 1] = weight_only(device) end
   return parts.documented(parts.merged(device, "vllm", found), "Operators of vLLM; a layer is their sum",
     M.source(device))
 end

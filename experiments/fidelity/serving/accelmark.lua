@@ -9,7 +9,7 @@
 -- set prices under that engine (W8A8; FP8 on GPUs that compute in it, under V0).
 --
 -- Fitted: this harness calls AsyncLLMEngine in its own process, where every token of V0 passes Python's one thread.
--- That takes 56 to 226 us per request and step, by machine, not the 40 us of kernel set vllm_v0. One number per
+-- That takes 56 to 241 us per request and step, by machine, not the 40 us of kernel set vllm_v0. One number per
 -- machine is fitted to its time per token in suite A at 25 per second; that run is `fitted` and left out of the
 -- claims, all others are predicted, T4 is left out as it has no such run. V0 hands out the tokens of a step while the
 -- next one runs, so that here, in one thread, they come a step later: a time per token is added to TTFT. Nothing is
@@ -32,7 +32,7 @@ local devices = {
 -- Seconds per request and step, fitted to the time per token of suite A at 25 per second.
 local host_sequence_s = {
   ["A100-80G"] = 144e-6, ["A800-80G"] = 94e-6, ["RTX-3090"] = 156e-6, ["RTX-4090"] = 226e-6, ["H100-80G"] = 58e-6,
-  L4 = 56e-6, A6000 = 137e-6, ["V100S-32G"] = 135e-6,
+  L4 = 56e-6, A6000 = 137e-6, ["V100S-32G"] = 241e-6,
 }
 local computes_in_fp8 = { ["H100-80G"] = true, ["RTX-4090"] = true, L4 = true }
 local suites = {
@@ -131,8 +131,11 @@ return runs.experiment {
         .. "device's; most so where several GPUs or a short step change the share", here = { 0.1, 0.18 } } } },
     { name = "fewer bits", metrics = { tpot = true, ttft = true, request_rate = true },
       keep = function(row) return row.case == "fewer bits" end,
-      differs = { tpot = { why = "the kernels that these runs had for 8 and 4 bits are hardly faster than BF16, or "
-        .. "slower; those of the kernel sets are near what bandwidth allows", here = { 0.2, 0.37 } } } },
+      differs = {
+        tpot = { why = "the kernels that these runs had for 8 and 4 bits are hardly faster than BF16, or "
+          .. "slower; those of the kernel sets are near what bandwidth allows", here = { 0.2, 0.37 } },
+        request_rate = { why = "likewise", here = { 0.05, 0.07 } },
+      } },
     { name = "0.5B", metrics = { tpot = true, ttft = true, request_rate = true },
       keep = function(row) return row.case == "0.5B" end,
       differs = {
