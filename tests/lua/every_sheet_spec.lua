@@ -50,12 +50,13 @@ describe("prices on every sheet", function()
     assert.is_true(checked > 1000)
   end)
 
-  it("do not make 4 bits slower than 16 up to 64 rows under Marlin", function()
+  it("do not make 4 bits slower than 16 up to 64 rows under Marlin and Machete", function()
+    local function expands(kernel) return kernel and (kernel:find "marlin" or kernel:find "machete") end
     local checked = 0
     for _, device in ipairs(names) do
       local kernel_set, profile = priced(device)
       local kernel = kernel_set and cost.kernel(kernel_set, device, 4)
-      for _, model in ipairs(kernel and kernel:find "marlin" and { "llama-3.1-8b", "qwen2.5-32b" } or {}) do
+      for _, model in ipairs(expands(kernel) and { "llama-3.1-8b", "qwen2.5-32b" } or {}) do
         for _, rows in ipairs { 1, 8, 16, 32, 48, 64 } do
           local function step_s(bitwidth)
             return (profile:layer_s {

@@ -79,7 +79,10 @@ describe("shipped profiles", function()
         local four, eight = layer_s(device, 4, "decode", options), layer_s(device, 8, "decode", options)
         local full = layer_s(device, 16, "decode", options)
         assert.is_true(four < eight and eight < full, device .. " " .. model)
-        assert.near(1, layer_s(device, 4, "prefill", options) / layer_s(device, 16, "prefill", options), 0.3)
+        local ratio = layer_s(device, 4, "prefill", options) / layer_s(device, 16, "prefill", options)
+        -- Experts of 4 bits were measured on H200 alone: many rows take half again as long as in 16 bits.
+        local expands = model == "mixtral-8x7b" and device == "H200-141G"
+        assert.near(expands and 1.45 or 1, ratio, expands and 0.15 or 0.3)
       end
     end
   end)

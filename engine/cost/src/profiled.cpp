@@ -240,8 +240,7 @@ class Profiled final : public ProfiledModel {
     if (query.op != Op::experts || !query.name.empty()) return nullptr;
     query.name = kTunedExperts;
     const ProfilePart* part = profile_->find(query);
-    if (part == nullptr || kernels_.tuned_experts.value_or(lists(*part, query))) return part;
-    return nullptr;
+    return part != nullptr && kernels_.tuned_experts.value_or(lists(*part, query)) ? part : nullptr;
   }
 
   bool lists(const ProfilePart& part, const OpQuery& query) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -91,7 +92,15 @@ class Roofline final : public LatencyModel {
     const Kernel kernel = find_kernel(bitwidth);
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;
-    for (const LinearShape& linear : layer.linears) seconds += linear_s(linear, kernel, rows);
+    // What expands weights while it reads them is no slower than 16 bits on the rows of one tile.
+    std::optional<Kernel> full;
+    if (rows <= kernel.rule->full_rate_rows && kernels_.find(device_, 16) != nullptr) {
+      full = find_kernel(16);
+    }
+    for (const LinearShape& linear : layer.linears) {
+      const double own_s = linear_s(linear, kernel, rows);
+      seconds += full ? std::min(own_s, linear_s(linear, *full, rows)) : own_s;
+    }
     return modelled(seconds + attention(layer, bitwidth, kv_bitwidth, work).seconds.value);
   }
 

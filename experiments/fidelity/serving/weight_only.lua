@@ -98,6 +98,9 @@ return ts.experiment {
     if why then return t:skip("not checked: " .. why.message) end
     t:expect_that {
       text = "every ratio is within 20 %",
+      not_reproduced = "8 bits on A100 run slower than 4 there, of which the kernel's forms know nothing; on the 4090 "
+        .. "BF16 leaves memory for few requests, fewer than ours",
+      here = { 0.2, 0.25 },
       holds = function(_, found)
         local worst, said = 0, {}
         for i, row in ipairs(found) do
@@ -105,7 +108,7 @@ return ts.experiment {
           said[i] = ("%s %s %.2f for %.2f"):format(row.point.gpu, row.point.method, row.predicted_ratio,
             row.measured_ratio)
         end
-        return worst <= 0.2, ("worst %.0f %%: %s"):format(100 * worst, table.concat(said, ", "))
+        return worst <= 0.2, ("worst %.0f %%: %s"):format(100 * worst, table.concat(said, ", ")), worst
       end,
     }
   end,
