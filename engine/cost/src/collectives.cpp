@@ -26,6 +26,8 @@ constexpr models::NcclWays kPcieRing{{3.21e-6, 3.09e-6, 0.16}, {0, 1.41e-5, 0.47
 // NCCL's gathers, scatters and exchanges over NVSwitch: between its A100's and its H200's fits.
 constexpr models::NcclWays kNvlinkRing{{6.5e-6, 8e-7, 0.26}, {2.5e-5, 1e-7, 0.67}};
 
+constexpr const char* kNccl = "nccl";  // the name of its sums in profiles
+
 OpQuery sum_query(double bytes, std::int64_t degree) {
   OpQuery query;
   query.op = Op::all_reduce;
@@ -83,7 +85,7 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
 }
 
 Prediction modelled_collective(const OpQuery& query, const Link& link) {
-  if (query.op == Op::all_reduce) {
+  if (query.op == Op::all_reduce && query.name != kNccl) {
     const bool by_kernel = is_by_kernel(query.num_devices, link);
     return {{all_reduce_s(query.bytes, query.num_devices, link), Provenance::modelled, {}},
             by_kernel ? "one-shot or two-shot" : "ring",
@@ -101,8 +103,8 @@ Prediction predict_sum(const OpQuery& query, const Link& link, const Profile* pr
     return modelled_collective(query, link);
   }
   OpQuery other = query;
-  other.name = "nccl";
-  const ProfilePart* own = profile->find(query);
+  other.name = kNccl;
+  const ProfilePart* own = query.name == kNccl ? nullptr : profile->find(query);
   const ProfilePart* nccl = profile->find(other);
   if (own == nullptr && nccl == nullptr) return modelled_collective(query, link);
   if (own == nullptr) return predict(*nccl, other);

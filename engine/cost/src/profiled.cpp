@@ -415,7 +415,16 @@ class Profiled final : public ProfiledModel {
     if (shape.latent_width) return latent_attention(shape, kv_dtype.empty() ? 16 : 8, work);
     OpQuery query = attention_query(shape, work);
     query.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
-    return op(query);
+    Prediction price = op(query);
+    const double visible =
+        query.window > 0 ? std::min(query.window, work.context_tokens) : work.context_tokens;
+    const double least_s =
+        work.phase == Phase::decode
+            ? kernels_.least_attention_s(visible, query.head_dim, kv_dtype.empty() ? 16 : 8)
+            : 0;
+    if (price.seconds.value >= least_s) return price;
+    price.seconds.value = least_s;
+    return modelled(std::move(price));
   }
 
   /// Adds the experts where they were measured, which are their products and the activation

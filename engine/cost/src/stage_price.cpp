@@ -150,11 +150,13 @@ std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
   }
   const auto degree = static_cast<std::int64_t>(members.size());
   const Link link = slowest_link(context.cluster, members, members);
+  const SumKernels sums{context.kernel_set.sums_by_nccl, context.kernel_set.rank_skew_s};
   if (types.size() > 1) {  // whose sums nobody has measured
-    return make_tensor_parallel(std::make_unique<Slowest>(std::move(types)), degree, link);
+    return make_tensor_parallel(std::make_unique<Slowest>(std::move(types)), degree, link, {},
+                                sums);
   }
   return make_tensor_parallel(std::move(types.front()), degree, link,
-                              profile_of(context, context.device(members.front())));
+                              profile_of(context, context.device(members.front())), sums);
 }
 
 std::vector<LayerWork> units_of(const Workload& workload, double size, Phase phase) {

@@ -63,11 +63,12 @@ std::string why_uneven(const ModelShape& model, std::int64_t degree) {
 class TensorParallel final : public LatencyModel {
  public:
   TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link,
-                 std::shared_ptr<const Profile> profile)
+                 std::shared_ptr<const Profile> profile, const SumKernels& sums)
       : member_(std::move(member)),
         degree_(degree),
         link_(std::move(link)),
-        profile_(std::move(profile)) {}
+        profile_(std::move(profile)),
+        sums_(sums) {}
 
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
@@ -107,13 +108,17 @@ class TensorParallel final : public LatencyModel {
     query.dtype = "bfloat16";
     query.bytes = bytes;
     query.num_devices = static_cast<std::int32_t>(degree_);
-    return predict_sum(query, link_, profile_.get());
+    if (sums_.by_nccl) query.name = "nccl";
+    Prediction sum = predict_sum(query, link_, profile_.get());
+    sum.seconds.value += sums_.rank_skew_s * count(degree_ - 1);
+    return sum;
   }
 
   std::unique_ptr<LatencyModel> member_;
   std::int64_t degree_;
   Link link_;
   std::shared_ptr<const Profile> profile_;
+  SumKernels sums_;
 };
 
 }  // namespace
@@ -154,9 +159,11 @@ ModelShape shard(const ModelShape& model, std::int64_t degree) {
 
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
                                                    std::int64_t degree, const Link& link,
-                                                   std::shared_ptr<const Profile> profile) {
+                                                   std::shared_ptr<const Profile> profile,
+                                                   const SumKernels& sums) {
   if (degree == 1) return member;
-  return std::make_unique<TensorParallel>(std::move(member), degree, link, std::move(profile));
+  return std::make_unique<TensorParallel>(std::move(member), degree, link, std::move(profile),
+                                          sums);
 }
 
 }  // namespace tessera::cost

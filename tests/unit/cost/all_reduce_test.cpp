@@ -146,5 +146,26 @@ TEST(TensorParallelSums, AreFittedWhereTheyWereMeasured) {
   EXPECT_DOUBLE_EQ(group(pcie), member + 2 * all_reduce_s(bytes, 2, pcie));
 }
 
+// NCCL's sums where the runtime has no others, and what ranks wait for each other.
+TEST(TensorParallelSums, AreOfTheRuntimesKernels) {
+  const Link link{300e9, 10e-6, "nvlink"};
+  const KernelSet kernels = test::test_kernels();
+  const LayerShape layer = test::opt_13b().layer_classes.front();
+  const LayerWork work{Phase::decode, 1, 1, 100};
+  const auto group_s = [&](const SumKernels& sums) {
+    return make_tensor_parallel(make_roofline(test::v100(), kernels), 4, link, {}, sums)
+        ->layer_s(layer, 16, 16, work);
+  };
+  const double own = group_s({}), nccl = group_s({true, 0}), apart = group_s({true, 4e-6});
+  OpQuery sum = sum_of(5120 * 2, 4);
+  const double own_s = predict_sum(sum, link, nullptr).seconds.value;
+  sum.name = "nccl";
+  const double nccl_s = predict_sum(sum, link, nullptr).seconds.value;
+  EXPECT_NEAR(nccl - own, 2 * (nccl_s - own_s), 1e-9);
+  EXPECT_GT(nccl_s, 1.2 * own_s);
+  EXPECT_LT(nccl_s, 5 * own_s);
+  EXPECT_NEAR(apart - nccl, 2 * 3 * 4e-6, 1e-9);
+}
+
 }  // namespace
 }  // namespace tessera::cost::all_reduce_test

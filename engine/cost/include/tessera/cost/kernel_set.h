@@ -81,6 +81,13 @@ struct KernelSet {
   std::optional<ReadsPerQueryHead> kv_per_query_head;  ///< absent: nowhere
   /// Whether experts run kernels that are tuned for them; absent: those that profiles list.
   std::optional<bool> tuned_experts;
+  /// At which decode attention reads the keys and values of one head where no kernel splits its
+  /// context over blocks; absent: they are split over whatever runs at a time.
+  std::optional<double> unsplit_kv_bytes_per_s;
+  bool sums_by_nccl = false;  ///< tensor-parallel sums of any size; false: by a kernel of its own
+  /// That a sum waits for each device beyond the first: those whose kernels the host launches one
+  /// by one run apart.
+  double rank_skew_s = 0;
   double attention_flop_ratio = 0.4;
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
@@ -96,6 +103,11 @@ struct KernelSet {
   /// Of a read of keys and values, what each query head after the first of a group takes when
   /// decoding; 0 where a group reads them once.
   double further_head_share(const LayerShape& layer, const Device& device) const;
+  /// The least time that decode attention takes for one head's context.
+  double least_attention_s(double context_tokens, double head_dim, double kv_bits) const {
+    if (!unsplit_kv_bytes_per_s) return 0;
+    return 2 * context_tokens * head_dim * kv_bits / 8 / *unsplit_kv_bytes_per_s;
+  }
   const std::string& profile_set() const { return profiles_of.empty() ? name : profiles_of; }
   /// Whether profiles of this kernel set price it.
   bool takes_profiles_of(const std::string& kernel_set) const {
@@ -311,6 +323,23 @@ struct Fields<cost::KernelSet> {
                                   .doc = "Whether experts run kernels that are tuned for them; "
                                          "left out: those that profiles list",
                                   .in_file = InFile::when_set}),
+      field<&Set::unsplit_kv_bytes_per_s>(
+          {.name = "unsplit_kv_bytes_per_s",
+           .doc = "Rate at which decode attention reads one head's keys and values, whose context "
+                  "no kernel splits; left out: it is split",
+           .unit = "bytes/s",
+           .min = 1e6,
+           .max = kMaxBytesPerS,
+           .in_file = InFile::when_set}),
+      field<&Set::sums_by_nccl>({.name = "sums_by_nccl",
+                                 .doc = "Whether NCCL sums over devices whatever the size",
+                                 .in_file = InFile::when_set}),
+      field<&Set::rank_skew_s>({.name = "rank_skew_s",
+                                .doc = "Time that a sum waits for each device beyond the first",
+                                .unit = "s",
+                                .min = 0,
+                                .max = 1,
+                                .in_file = InFile::when_set}),
       field<&Set::attention_flop_ratio>({.name = "attention_flop_ratio",
                                          .doc = "Share of the peak rate that attention reaches",
                                          .min = kMinRatio,

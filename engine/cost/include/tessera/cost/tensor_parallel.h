@@ -32,12 +32,19 @@ LayerShape shard(const LayerShape& layer, std::int64_t degree);
 /// What one of `degree` devices holds of the model; the hidden size stays whole.
 ModelShape shard(const ModelShape& model, std::int64_t degree);
 
+/// How a runtime sums over the devices of a group.
+struct SumKernels {
+  bool by_nccl = false;    ///< whatever the size
+  double rank_skew_s = 0;  ///< see KernelSet
+};
+
 /// `degree` equal devices as one, `member` being the model of each. A decoder layer sums its hidden
 /// states twice, after attention and after the FFN; the embedding sums them once; the LM head
 /// compares one best token per sequence and device. `link` is the slowest within the group. Sums
 /// are priced by predict_sum.
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
                                                    std::int64_t degree, const Link& link,
-                                                   std::shared_ptr<const Profile> profile = {});
+                                                   std::shared_ptr<const Profile> profile = {},
+                                                   const SumKernels& sums = {});
 
 }  // namespace tessera::cost
