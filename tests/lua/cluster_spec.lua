@@ -51,8 +51,14 @@ describe("ts.cluster", function()
       ts.cluster "4xA6000@bridges":topology())
     assert.equal("n: 2xA40 + 1xL4 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
       ts.cluster { { "A40", 2, node = "n" }, { "L4", 1, node = "n" }, nvlink_bridges = true }:topology())
-    assert.equal("node: 2xRTX-3090 + 1xRTX-4090 over pcie 31.5 GB/s, no NVLink bridges",
+    assert.equal("node: 2xRTX-3090 + 1xRTX-4090 over pcie 31.5 GB/s by way of the host's memory, no NVLink bridges",
       ts.cluster "(2xRTX-3090+1xRTX-4090)":topology())
+    -- Cards reach each other's memory as their sheets say, or as the node does.
+    assert.is_false(ts.cluster "2xRTX-4090":link(0, 1).peer_access)
+    assert.is_true(ts.cluster { { "RTX-4090", 2 }, peer_access = true }:link(0, 1).peer_access)
+    assert.is_true(ts.cluster "2xL4":link(0, 1).peer_access)
+    assert.is_false(ts.cluster "2xL4@no-peer":link(0, 1).peer_access)
+    assert.equal("l4: 2xL4 over pcie 31.5 GB/s by way of the host's memory", ts.cluster "2xL4@no-peer":topology())
     local alike = {}
     for i = 1, 3 do alike[i] = { "A100-80G", 8, node = "n" .. i } end
     assert.equal("3 nodes of 8xA100-80G over nvlink 300 GB/s; between nodes 100 Gb/s", ts.cluster(alike):topology())
@@ -71,7 +77,8 @@ describe("ts.cluster", function()
       ["server-8xa6000"] = "server-8xa6000: 8xA6000 over pcie 31.5 GB/s, no NVLink bridges",
       ["server-8xa6000-bridges"] =
         "server-8xa6000-bridges: 8xA6000 over nvlink 56.25 GB/s in pairs and pcie 31.5 GB/s",
-      ["workstation-2xrtx-4090"] = "workstation-2xrtx-4090: 2xRTX-4090 over pcie 31.5 GB/s",
+      ["workstation-2xrtx-4090"] =
+        "workstation-2xrtx-4090: 2xRTX-4090 over pcie 31.5 GB/s by way of the host's memory",
     }
     for name, text in pairs(says) do assert.equal(text, ts.cluster(name):topology()) end
   end)

@@ -60,6 +60,35 @@ describe("nvidia-smi's output", function()
     assert.equal("pcie", cluster_of(node):link(0, 1).kind)
   end)
 
+  it("says whether cards reach each other's memory", function()
+    -- As `nvidia-smi topo -p2p r` prints it.
+    local function peers(count, status)
+      local lines = { " \t" }
+      for i = 0, count - 1 do lines[1] = lines[1] .. "GPU" .. i .. "\t" end
+      for a = 0, count - 1 do
+        local cells = { " GPU" .. a }
+        for b = 0, count - 1 do cells[#cells + 1] = a == b and "X" or status end
+        lines[#lines + 1] = table.concat(cells, "\t") .. "\t"
+      end
+      return table.concat(lines, "\n") .. "\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  NS   = Not supported\n"
+    end
+    local function topo(link) return topology(2, function() return link end) end
+    local l4, geforce = list_of("NVIDIA L4", 23034, 2), list_of("NVIDIA GeForce RTX 4090", 24564, 2)
+    for _, text in ipairs { l4 .. topo "PHB" .. peers(2, "NS"), l4 .. peers(2, "CNS") .. topo "PHB" } do
+      local node = node_of(text)
+      assert.is_false(node.peer_access)
+      assert.is_false(cluster_of(node):link(0, 1).peer_access)
+    end
+    assert.is_false(node_of((l4 .. peers(2, "NS")):gsub("\t", " ")).peer_access) -- pasted
+    assert.is_nil(node_of(l4 .. topo "PIX" .. peers(2, "OK")).peer_access) -- as the sheet has it
+    assert.is_nil(node_of(geforce .. topo "PIX" .. peers(2, "NS")).peer_access)
+    assert.is_true(node_of(geforce .. topo "PIX" .. peers(2, "OK")).peer_access) -- by a driver that lets them
+    assert.is_nil(node_of(list_of("NVIDIA H200", 143771, 2) .. topo "NV18" .. peers(2, "OK")).peer_access)
+    raises("invalid_argument", "`nvidia-smi topo -p2p r` says nothing of GPU1 and GPU0", function()
+      node_of((l4 .. peers(2, "NS")):gsub("\n GPU1.*", ""))
+    end)
+  end)
+
   it("finds bridges in pairs", function()
     local text = list_of("NVIDIA RTX A6000", 49140, 4, 4, 16, "8.6")
     local node = node_of(text .. topology(4, function(a, b)

@@ -54,6 +54,10 @@ const OptionTable& cluster_options() {
         .type = OptionType::boolean,
         .doc = "true: NVLink bridges join the cards of a node that take them, in pairs",
         .default_text = "false"},
+       {.name = "peer_access",
+        .type = OptionType::boolean,
+        .doc = "Whether devices reach each other's memory over PCIe (`nvidia-smi topo -p2p r`); "
+               "default: as their sheets have it"},
        {.name = "link_latency_s",
         .doc = "Latency between nodes",
         .unit = "s",
@@ -130,6 +134,7 @@ Cluster cluster_from_options(lua_State* L, int index, const std::string& path) {
   Cluster cluster;
   Node node;
   node.nvlink = options.boolean("nvlink");
+  if (options.given("peer_access")) node.peer_access = options.boolean("peer_access");
   if (options.given("nvlink_gbps"))
     node.nvlink_bytes_per_s = options.number("nvlink_gbps") * kBytesPerSecondPerGbps;
   if (options.given("host_memory_gib"))
@@ -160,17 +165,19 @@ int link(lua_State* L) {
       lua_kit::check_integer(L, 2, "cluster:link from (0-based device index)", 0, last);
   const auto to = lua_kit::check_integer(L, 3, "cluster:link to (0-based device index)", 0, last);
   const Link found = cluster.link(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
-  lua_createtable(L, 0, 3);
+  lua_createtable(L, 0, 4);
   lua_kit::set_number(L, "bytes_per_s", found.bytes_per_s);
   lua_kit::set_number(L, "latency_s", found.latency_s);
   lua_kit::set_text(L, "kind", found.kind);
+  lua_kit::set_boolean(L, "peer_access", found.peer_access);
   return 1;
 }
 
 std::string describe_link(const Cluster& cluster, std::size_t a, std::size_t b) {
   const Link link = cluster.link(a, b);
-  return fmt::format("{} {:g} GB/s{}", link.mesh ? "Infinity Fabric" : link.kind,
-                     link.bytes_per_s / 1e9, cluster.bridged(a, b) ? " in pairs" : "");
+  return fmt::format("{} {:g} GB/s{}{}", link.mesh ? "Infinity Fabric" : link.kind,
+                     link.bytes_per_s / 1e9, cluster.bridged(a, b) ? " in pairs" : "",
+                     link.peer_access ? "" : " by way of the host's memory");
 }
 
 bool lacks_bridges(const Cluster& cluster, std::size_t device) {
@@ -312,7 +319,9 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
       .fields = fields_of<Cluster>(),
       .methods =
           {{"link", guarded<link>, "(from: integer, to: integer): table",
-            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices)"},
+            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices), "
+            "and "
+            "peer_access: false where what goes over PCIe passes the host's memory"},
            {"part", lua_kit::guarded<part>, "(devices: integer[]): tessera.Cluster",
             "The same nodes and links with some of the devices: their indices (0-based), "
             "ascending"},

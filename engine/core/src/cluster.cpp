@@ -291,8 +291,10 @@ Link Cluster::link(std::size_t from, std::size_t to) const {
   if (bridged(from, to)) {
     return {*a.device.nvlink_bridge_bytes_per_s, intra_node_latency_s, "nvlink"};
   }
-  return {std::min(a.device.pcie_bytes_per_s, b.device.pcie_bytes_per_s), intra_node_latency_s,
-          "pcie"};
+  Link pcie{std::min(a.device.pcie_bytes_per_s, b.device.pcie_bytes_per_s), intra_node_latency_s,
+            "pcie"};
+  pcie.peer_access = node.peer_access.value_or(a.device.peer_access && b.device.peer_access);
+  return pcie;
 }
 
 bool Cluster::bridged(std::size_t from, std::size_t to) const {

@@ -241,15 +241,19 @@ std::string tidy(std::string_view text) {
   return name;
 }
 
-// What stands after an '@': "100Gbps" or "bridges".
+// What stands after an '@': "100Gbps", "bridges" or "no-peer".
 void read_suffixes(std::span<const std::string_view> suffixes, std::string_view whole,
                    Cluster& cluster) {
-  bool network = false, bridges = false;
+  bool network = false, bridges = false, no_peer = false;
   for (const std::string_view suffix : suffixes) {
-    bool& given = lower(suffix) == "bridges" ? bridges : network;
+    const std::string word = lower(suffix);
+    bool& given = word == "bridges" ? bridges : word == "no-peer" ? no_peer : network;
     if (&given == &network) cluster.network_bytes_per_s = parse_network(suffix, whole);
     if (given) refuse_text(whole, fmt::format("'@{}' says what another '@' says", suffix));
     given = true;
+  }
+  if (no_peer) {
+    for (Node& node : cluster.nodes) node.peer_access = false;
   }
   if (bridges) join_by_bridges(cluster, fmt::format("cluster {}", quote(whole)));
 }

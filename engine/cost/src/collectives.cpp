@@ -23,6 +23,12 @@ constexpr models::AllReduceWays kPcieWays{{0.91e-6, 3.47e-6, 0.595}, {0, 1.224e-
 // (tinygrad/open-gpu-kernel-modules#22; 15 here, and 147 us for 1 MiB where 153 were printed).
 constexpr models::NcclWays kPcieRing{{3.21e-6, 3.09e-6, 0.16}, {0, 1.41e-5, 0.478}};
 
+// Without access to each other's memory NCCL's ring passes the host's, of which each step writes
+// and reads a part. Chosen on what two A100 PCIe take a token over one (../measured/field) and
+// eight RTX 4090 for one request (AccelMark); experiments/fidelity/field/pcie.lua says what comes
+// of it.
+constexpr models::NcclWays kHostRing{{2.1e-5, 3.09e-6, 0.06}, {3.1e-5, 1.41e-5, 0.18}};
+
 // NCCL's gathers, scatters and exchanges over NVSwitch: between its A100's and its H200's fits.
 constexpr models::NcclWays kNvlinkRing{{6.5e-6, 8e-7, 0.26}, {2.5e-5, 1e-7, 0.67}};
 
@@ -37,26 +43,34 @@ OpQuery sum_query(double bytes, std::int64_t degree) {
   return query;
 }
 
+bool is_within_node(const Link& link) { return link.kind == "nvlink" || link.kind == "pcie"; }
+
 // What a device sends at once to all others of a group.
 double group_rate(const Link& link, double degree) {
   return link.mesh ? link.bytes_per_s * (degree - 1) : link.bytes_per_s;
 }
 
+const models::NcclWays& ring_over(const Link& link) {
+  if (link.kind == "nvlink") return kNvlinkRing;
+  return link.peer_access ? kPcieRing : kHostRing;
+}
+
 /// Without a sum. A ring's sum scatters and then gathers, so half of it between nodes.
 double moved_s(const OpQuery& query, const Link& link) {
   if (query.num_devices == 1) return 0;
-  if (link.kind == "nvlink") return kNvlinkRing.seconds(query, group_rate(link, query.num_devices));
-  if (link.kind == "pcie") return kPcieRing.seconds(query, link.bytes_per_s);
+  if (is_within_node(link)) {
+    return ring_over(link).seconds(query, group_rate(link, query.num_devices));
+  }
   return all_reduce_s(query.bytes, query.num_devices, link) / 2;
 }
 
 bool is_by_kernel(std::int64_t degree, const Link& link) {
-  return link.kind == "nvlink" || (link.kind == "pcie" && degree <= 2);
+  return link.kind == "nvlink" || (link.kind == "pcie" && link.peer_access && degree <= 2);
 }
 
 bool was_measured_over(const Profile& profile, const Link& link) {
   const Link measured = node_link(profile.device);
-  return link.kind == measured.kind &&
+  return link.kind == measured.kind && link.peer_access == measured.peer_access &&
          std::fabs(link.bytes_per_s / measured.bytes_per_s - 1) < 1e-9;
 }
 
@@ -79,7 +93,9 @@ double all_reduce_s(double bytes, std::int64_t degree, const Link& link) {
     const models::AllReduceWays& ways = link.kind == "nvlink" ? kNvlinkWays : kPcieWays;
     return ways.seconds(bytes, count(degree), group_rate(link, count(degree)));
   }
-  if (link.kind == "pcie") return kPcieRing.seconds(sum_query(bytes, degree), link.bytes_per_s);
+  if (is_within_node(link)) {
+    return ring_over(link).seconds(sum_query(bytes, degree), link.bytes_per_s);
+  }
   const double steps = 2 * count(degree - 1);
   return steps * link.latency_s + steps / count(degree) * bytes / link.bytes_per_s;
 }
@@ -139,6 +155,7 @@ Link slowest_link(const Cluster& cluster, const std::vector<std::size_t>& from,
         slowest->kind = link.kind;
         slowest->mesh = link.mesh;
       }
+      if (link.kind == "pcie" && slowest->kind == "pcie") slowest->peer_access &= link.peer_access;
       slowest->latency_s = std::max(slowest->latency_s, link.latency_s);
     }
   }
@@ -149,7 +166,9 @@ Link node_link(const Device& device) {
   if (device.nvlink_bytes_per_s) {
     return {*device.nvlink_bytes_per_s, 0, "nvlink", joins_by_mesh(device)};
   }
-  return {device.pcie_bytes_per_s, 0, "pcie"};
+  Link pcie{device.pcie_bytes_per_s, 0, "pcie"};
+  pcie.peer_access = device.peer_access;
+  return pcie;
 }
 
 }  // namespace tessera::cost

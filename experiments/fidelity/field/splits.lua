@@ -8,8 +8,8 @@ local measured = require "lib.measured"
 
 local path, why = measured.path "field/splits.csv"
 
--- Set before looking. What is not right, looked at: in p22 the sums of two rented cards took about three times what
--- nccl-tests printed for such cards elsewhere, which is what is priced (engine/cost/src/collectives.cpp).
+-- Set before looking. Looked at: the two cards of p22 do not reach each other's memory, by what its sums take
+-- (fidelity/field/pcie); the row does not say so.
 local least_right = 24
 
 -- Layers by device of one request's plan under llama.cpp.
@@ -176,7 +176,7 @@ local questions = {
       return served({ model = "qwen2.5-7b", cluster = cluster, tensor_parallel = degree, bitwidths = { 16 } },
         { 100, 100, 1020, 1022 })
     end
-    local two, one = rate("2xA100 80GB PCIe", 2), rate("1xA100 80GB PCIe", 1)
+    local two, one = rate("2xA100 80GB PCIe@no-peer", 2), rate("1xA100 80GB PCIe", 1)
     return one > two, ("%.0f and %.0f tok/s"):format(two, one)
   end,
   -- Whatever the context: by memory one of the ten gets seven layers, which are more than it has.

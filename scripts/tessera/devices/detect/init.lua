@@ -109,6 +109,21 @@ local function nvlink_of(host, found)
     .. "are taken to talk over PCIe"):format(how == "all" and "all" or "some")
 end
 
+-- What the node says of memory that GPUs read over PCIe: nothing where it is as their sheets have it.
+local function peer_access_of(host, found)
+  if not host.peers then return nil end
+  local all, as_sheets = true, true
+  for a = 1, #host.gpus do
+    as_sheets = as_sheets and found.sheets[a].peer_access
+    for b = 1, #host.gpus do
+      local by_nvlink = host.links and is_nvlink(host.links[a][b])
+      if a ~= b and not by_nvlink and host.peers[a][b] ~= "OK" then all = false end
+    end
+  end
+  if all ~= as_sheets then return all end
+  return nil
+end
+
 -- Neighbours that are alike: { { "L4", 2 }, ... }.
 local function entries_of(devices)
   local entries, keys = {}, {}
@@ -146,11 +161,13 @@ local function known_part(host, found, where)
       unknown[words].count = unknown[words].count + 1
     end
   end
-  if host.links then
-    kept.links = {}
-    for a, i in ipairs(indices) do
-      kept.links[a] = {}
-      for b, k in ipairs(indices) do kept.links[a][b] = host.links[i][k] end
+  for _, name in ipairs { "links", "peers" } do
+    if host[name] then
+      kept[name] = {}
+      for a, i in ipairs(indices) do
+        kept[name][a] = {}
+        for b, k in ipairs(indices) do kept[name][a][b] = host[name][i][k] end
+      end
     end
   end
   local plain = {}
@@ -181,6 +198,7 @@ function M.node(host)
   if #unknown > 0 then node.unknown_devices = unknown end
   local links, remark = nvlink_of(kept, found)
   for name, value in pairs(links) do node[name] = value end
+  if #kept.gpus > 1 then node.peer_access = peer_access_of(kept, found) end
   if remark then remarks[#remarks + 1] = where .. ": " .. remark end
   return node, remarks
 end

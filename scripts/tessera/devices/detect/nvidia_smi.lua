@@ -9,7 +9,7 @@ M.commands = [[
 { echo "host: $(hostname)"; grep MemTotal /proc/meminfo
   nvidia-smi --query-gpu=index,name,memory.total,pcie.link.gen.max,pcie.link.width.max,compute_cap,memory.free \
     --format=csv
-  nvidia-smi topo -m; } > "$(hostname).txt"
+  nvidia-smi topo -m; nvidia-smi topo -p2p r; } > "$(hostname).txt"
 ]]
 
 -- "GeForce RTX 3090, 24576 MiB" -> { "GeForce RTX 3090", "24576 MiB" }
@@ -58,7 +58,7 @@ local function cells_of(line)
   return cells
 end
 
--- Columns of `topo -m` that are GPUs: { [column] = GPU (1-based) }; nil where the line is no such header.
+-- Columns of `topo -m` and `topo -p2p` that are GPUs: { [column] = GPU (1-based) }; nil where the line is no header.
 local function topology_columns(line)
   local second = line:match "^%s*GPU0%s+(%S+)"
   if not second or second == "X" or not (line:find "^%s" or second:find "^GPU%d") then return nil end
@@ -73,7 +73,7 @@ end
 
 -- Adds a row "GPU1\tNV12\t X \tNV12 ..." to links[from][to] = "NV12".
 local function add_links(links, line, columns, path, number)
-  local cells = cells_of(line)
+  local cells = cells_of(line:match "^%s*(.*)")
   local from = tonumber(cells[1]:match "^GPU(%d+)$") + 1
   links[from] = {}
   for i, to in pairs(columns) do
@@ -126,24 +126,42 @@ local function headless_columns(line)
     compute_cap = 6, ["memory.free"] = more == 3 and 7 or nil }
 end
 
-local function check_topology(host, path)
-  if not host.links then return end
-  local count = #host.gpus
-  for from = 1, count do
-    for to = 1, count do
-      if not (host.links[from] and host.links[from][to]) then
-        core.refuse(path, ("`nvidia-smi topo -m` says nothing of GPU%d and GPU%d, and the list has %d GPUs; is the "
-          .. "output cut off?"):format(from - 1, to - 1, count))
-      end
+-- What `topo -p2p r` says of two GPUs: whether one reads the other's memory, or why not.
+local is_status = { OK = true, CNS = true, GNS = true, TNS = true, NS = true, DR = true, U = true }
+
+local function is_of_peers(matrix)
+  for _, row in pairs(matrix) do
+    for _, cell in pairs(row) do
+      if is_status[cell] then return true end
     end
   end
+  return false
+end
+
+-- The matrices that were read, by what they say: host.links of `topo -m`, host.peers of `topo -p2p`.
+local function join_matrices(host, path)
+  local count = #host.gpus
+  for _, matrix in ipairs(host.matrices) do
+    local of_peers = is_of_peers(matrix)
+    for from = 1, count do
+      for to = 1, count do
+        if not (matrix[from] and matrix[from][to]) then
+          core.refuse(path, ("`nvidia-smi topo %s` says nothing of GPU%d and GPU%d, and the list has %d GPUs; is the "
+            .. "output cut off?"):format(of_peers and "-p2p r" or "-m", from - 1, to - 1, count))
+        end
+      end
+    end
+    host[of_peers and "peers" or "links"] = matrix
+  end
+  host.matrices = nil
 end
 
 --- The host that `text` describes: { name, host_memory_bytes, gpus = { { name, memory_bytes, pcie_generation,
---- pcie_width, compute_capability, slices } }, links = { [from] = { [to] = "NV18" | "PIX" | ... } } }; what it does not
---- say is absent. Raises where it lists no GPUs or is cut off. `name`: of a host that does not say its own.
+--- pcie_width, compute_capability, slices } }, links = { [from] = { [to] = "NV18" | "PIX" | ... } }, peers = { [from] =
+--- { [to] = "OK" | "NS" | ... } } }; what it does not say is absent. Raises where it lists no GPUs or is cut off.
+--- `name`: of a host that does not say its own.
 function M.parse(text, path, name)
-  local host, columns, links_columns, number = { name = name, gpus = {}, listed = {} }, nil, nil, 0
+  local host, columns, links_columns, number = { name = name, gpus = {}, listed = {}, matrices = {} }, nil, nil, 0
   for raw in (text .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
     local line = raw:gsub("\27%[[%d;]*m", "") -- topo underlines its header
@@ -156,9 +174,10 @@ function M.parse(text, path, name)
     elseif new_columns then
       columns = new_columns
     elseif new_links then
-      links_columns, columns, host.links = new_links, nil, {}
-    elseif links_columns and line:find "^GPU%d+%s" then
-      add_links(host.links, line, links_columns, path, number)
+      links_columns, columns = new_links, nil
+      host.matrices[#host.matrices + 1] = {}
+    elseif links_columns and line:find "^%s*GPU%d+%s" then
+      add_links(host.matrices[#host.matrices], line, links_columns, path, number)
     elseif add_listed(host, line) then
       columns = nil
     elseif columns and line:find "%S" and line:find(",", 1, true) then
@@ -173,7 +192,7 @@ function M.parse(text, path, name)
   if #host.gpus == 0 then
     core.refuse(path, "it lists no GPUs; `tessera detect --commands` prints what to run on the host")
   end
-  check_topology(host, path)
+  join_matrices(host, path)
   return host
 end
 

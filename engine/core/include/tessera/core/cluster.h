@@ -21,6 +21,9 @@ struct Node {
   /// Cards that take NVLink bridges are joined in pairs: the first and second of a type, the third
   /// and fourth, ...; a pair talks to the others over PCIe.
   bool nvlink_bridges = false;
+  /// Whether devices reach each other's memory over PCIe (`nvidia-smi topo -p2p r`); absent: as
+  /// their sheets have it. Virtual machines and hosts with an IOMMU mostly do not let them.
+  std::optional<bool> peer_access;
 };
 
 /// A way from one device to another.
@@ -31,6 +34,8 @@ struct Link {
   /// Each pair has wires of its own (Infinity Fabric), so a device that talks to n others at once
   /// has n times the rate; through a switch (NVLink) it has the rate once.
   bool mesh = false;
+  /// Of PCIe: false where neither end reaches the other's memory, so that all passes the host's.
+  bool peer_access = true;
 };
 
 /// One device slot of a cluster.
@@ -91,7 +96,12 @@ struct Fields<Node> {
       field<&Node::nvlink_bridges>({.name = "nvlink_bridges",
                                     .doc = "true: bridges join the cards that take them in pairs",
                                     .in_file = InFile::when_set,
-                                    .in_scripts = false})};
+                                    .in_scripts = false}),
+      field<&Node::peer_access>({.name = "peer_access",
+                                 .doc = "Whether devices reach each other's memory over PCIe; left "
+                                        "out: as their sheets have it",
+                                 .in_file = InFile::when_set,
+                                 .in_scripts = false})};
   static void check(const Node& node, const FieldPath& path);
 };
 
@@ -144,6 +154,7 @@ Json to_json(const Cluster& cluster);
 /// - a device entry is `["T4-16G", 3]`, `["T4-16G"]`, `"T4-16G"`, or has an object with the fields
 ///   of a Device in place of the name; names are looked up in `folders`;
 /// - a node may have host_memory_gib | host_memory_bytes, disk_bytes_per_s, nvlink (true or false),
+///   peer_access (true or false),
 ///   nvlink_gbps | nvlink_bytes_per_s, nvlink_bridges (true or false), or nvlink_pairs, the cards
 ///   that a bridge joins where not all are in pairs: [[0, 1]], numbers among the node's devices;
 /// - the cluster may have link_gbps | network_bytes_per_s (the network), network_latency_s,
@@ -158,7 +169,8 @@ void join_by_bridges(Cluster& cluster, const std::string& where);
 /// "3xT4-16G+1xV100-32G", also with spaces or commas: each term is a node of its own; a device
 /// alone is one. "(2xRTX-3090+1xRTX-4090)" is one node,
 /// "2x(4xA100-40G)" two alike. After them "@100Gbps" sets the network, "@bridges" joins cards by
-/// NVLink bridges. A term may also be some of a cluster that ships: "2xDGX-H100".
+/// NVLink bridges, "@no-peer" says that no card reaches another's memory over PCIe. A term may also
+/// be some of a cluster that ships: "2xDGX-H100".
 /// @throws Error{invalid_argument | out_of_range | not_found} naming the term.
 Cluster cluster_from_text(std::string_view text, const DataFolders& folders);
 

@@ -40,6 +40,9 @@ struct Device {
   std::optional<double> nvlink_bytes_per_s;         ///< one direction, to any peer; absent: none
   /// One direction, between two cards that a bridge joins, which a node has only where it says so.
   std::optional<double> nvlink_bridge_bytes_per_s;
+  /// Whether two such cards reach each other's memory over PCIe. The drivers of GeForce cards do
+  /// not let them, so that what goes from one to the other passes the host's memory.
+  bool peer_access = true;
   std::optional<double> price_usd_per_h;  ///< public list price
   std::string price_source;
   std::string source;
@@ -108,6 +111,10 @@ struct Fields<Device> {
            .unit = "bytes/s",
            .min = 1e6,
            .max = kMaxBytesPerS,
+           .in_file = InFile::when_set}),
+      field<&Device::peer_access>(
+          {.name = "peer_access",
+           .doc = "false: two such cards do not reach each other's memory over PCIe",
            .in_file = InFile::when_set}),
       field<&Device::price_usd_per_h>({.name = "price_usd_per_h",
                                        .doc = "List price",

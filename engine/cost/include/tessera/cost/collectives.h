@@ -16,9 +16,9 @@ namespace tessera::cost {
 /// (experiments/fidelity/collectives.lua). On sizes that the fit has not seen it is off by 10 % in
 /// the median and 27 % in the 90th percentile over NVSwitch, by 6 % and 17 % over PCIe, and by 16 %
 /// and 36 % on a GPU that it has not seen. `latency_s` of such a link is of transfers between two,
-/// and has no part in it. More than two devices on PCIe alone sum by NCCL's ring.
-/// Between nodes a ring sends 2 (degree - 1) / degree of the buffer over every link in
-/// 2 (degree - 1) steps (Patarasu and Yuan, 2009).
+/// and has no part in it. More than two devices on PCIe alone sum by NCCL's ring, and such as do
+/// not reach each other's memory by a ring through the host's. Between nodes a ring sends 2 (degree
+/// - 1) / degree of the buffer over every link in 2 (degree - 1) steps (Patarasu and Yuan, 2009).
 double all_reduce_s(double bytes, std::int64_t degree, const Link& link);
 
 /// A collective of `query.num_devices` over `link` without a measurement, said as what it is:
