@@ -233,6 +233,9 @@ class Assembly {
     result_.run_class = result_.run_class ? joined(*result_.run_class, own) : own;
     result_.source = fmt::format("step times {} for {}, kernel set {}", name_of(weakest),
                                  context.model.name, context.kernel_set.name);
+    if (const std::string borrowed = cost::borrowed_forms(context); !borrowed.empty()) {
+      result_.source += ", " + borrowed;
+    }
   }
 
   void add_plan(const PoolOptions& pool, const std::string& path) {

@@ -160,6 +160,25 @@ PricingContext pricing_context(ModelShape model, Cluster cluster,
   return context;
 }
 
+std::string borrowed_forms(const PricingContext& context) {
+  std::vector<std::string> texts;
+  std::set<std::string> known;
+  for (const ClusterDevice& slot : context.cluster.devices) {
+    const Device& device = slot.device;
+    if (!known.insert(device.name).second) continue;
+    const auto own = std::find_if(context.profiles.begin(), context.profiles.end(),
+                                  [&](const auto& p) { return p->device.name == device.name; });
+    if (own == context.profiles.end()) {
+      const bool unsaid = device.compute_capability <= kDefaultComputeCapability && !device.backend;
+      texts.push_back(fmt::format("{} by generic forms{}", device.name,
+                                  unsaid ? ", as its sheet names no compute capability" : ""));
+    } else if (!(*own)->donor.empty()) {
+      texts.push_back(fmt::format("{} by the forms of {}", device.name, (*own)->donor));
+    }
+  }
+  return join(texts, ", ");
+}
+
 std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32_t bitwidth) {
   if (device.backend == "hpu") return fmt::format("no runtime here runs on {}", device.name);
   const KernelRule* nearest = nullptr;

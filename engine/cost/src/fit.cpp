@@ -220,6 +220,7 @@ std::shared_ptr<const Profile> carried_over(const Device& device, const Profile&
   auto profile = std::make_shared<Profile>();
   profile->device = device;
   profile->kernel_set = donor.kernel_set;
+  profile->donor = donor.device.name;
   profile->source = "carried over from " + donor.device.name + " by data sheet";
   for (const ProfilePart& from : donor.parts) {
     if (!is_carried(from, donor.device, device)) continue;

@@ -35,22 +35,25 @@ double distance(const Device& a, const Device& b) {
   return bandwidth_distance(a, b) + 0.5 * compute_distance(a, b);
 }
 
-// Kernels are chosen and tuned by generation, and what few rows take goes by bandwidth: where the
-// nearest is of another generation, one of the own at about the bandwidth comes first. Seventeen
-// runs on rented RTX 5090s (../measured/field), tok/s predicted over measured: a mixture at 4 bits
-// and up to 40 requests 0.43 to 0.51 by the A100's form, which is the nearest, and 0.84 to 1.01 by
-// that of the RTX PRO 6000, the same chip; with 400 requests 0.65 to 0.92 and 1.18 to 1.67.
-void prefer_own_kind(std::vector<std::shared_ptr<const Profile>>& donors, const Device& device) {
-  constexpr double kAsFast = 1.15;
-  const auto is_of_generation = [&](const auto& donor) {
-    return donor->device.compute_capability == device.compute_capability;
-  };
-  if (donors.empty() || is_of_generation(donors.front())) return;
-  const auto own = std::find_if(donors.begin(), donors.end(), [&](const auto& donor) {
-    return is_of_generation(donor) &&
-           bandwidth_distance(donor->device, device) <= std::log(kAsFast);
-  });
-  if (own != donors.end()) std::rotate(donors.begin(), own, own + 1);
+// Chips for data centres, with HBM and instructions of their own (6.0, 7.0, 8.0, 9.0 to 11), and
+// the others, which share instructions and ratios of arithmetic to bandwidth from 7.5 to 12.1.
+bool is_for_data_centres(const Device& gpu) {
+  const double capability = gpu.compute_capability;
+  return capability == 6 || capability == 7 || capability == 8 ||
+         (capability >= 9 && capability < 12);
+}
+
+// Kernels are chosen and tuned by generation and by kind of chip, so a donor of the own comes
+// first, and rates decide among those that are left. Seventeen runs on rented RTX 5090s
+// (../measured/field), tok/s predicted over measured: a mixture at 4 bits and up to 40 requests
+// 0.43 to 0.51 by the form of the A100, whose rates are nearest, and 0.84 to 1.01 by that of the
+// RTX PRO 6000, the same chip; with 400 requests 0.65 to 0.92 and 1.18 to 1.67. T4's prompts: 6 %
+// off by the form of the L4, which is of its kind, 41 % by that of the V100, which is older. L40S's
+// products (ai-dynamo/aiconfigurator, 16 bits), beyond 256 rows: 14 % by the form of the RTX 4090,
+// of its capability, 15 % by that of the A6000, 56 % by that of the A100.
+int strangeness(const Device& a, const Device& b) {
+  if (a.compute_capability == b.compute_capability) return 0;
+  return is_for_data_centres(a) == is_for_data_centres(b) ? 1 : 2;
 }
 
 bool same_kernel(const KernelSet& kernels, const Device& a, const Device& b,
@@ -61,11 +64,12 @@ bool same_kernel(const KernelSet& kernels, const Device& a, const Device& b,
 }
 
 // Helix's GPUs and LLM-PQ's, each left out and none of its points seen, say which donors beat the
-// kernel rules: boards of one class, for which bandwidth speaks and compute capability does not
-// (prompts on T4: 6 % off by the L4's form, 41 % by the V100's, 37 % by the rules); no part of a
-// few points; none across the first tensor cores (P100 by the V100's: 56 to 80 %).
+// kernel rules (prompts on T4: 37 % off by the rules): boards of one class, for which bandwidth
+// speaks; no part of a few points; none across the first tensor cores (P100 by the V100's: 56 to
+// 80 %).
 bool is_alike(const Profile& donor, const Device& device, const KernelSet& kernels) {
   constexpr double kMostBandwidthRatio = 2.5;  // A100 and H200 are 2.4 apart
+  constexpr double kMostOfOneGeneration = 4;   // RTX 5060 and RTX PRO 6000 are 3.6 apart
   constexpr std::int64_t kLeastPoints = 20;
   constexpr double kFirstTensorCores = 7;
   const bool is_measured =
@@ -74,7 +78,9 @@ bool is_alike(const Profile& donor, const Device& device, const KernelSet& kerne
   const auto has_tensor_cores = [](const Device& gpu) {
     return gpu.compute_capability >= kFirstTensorCores;
   };
-  return is_measured && bandwidth_distance(donor.device, device) <= std::log(kMostBandwidthRatio) &&
+  const bool of_one = donor.device.compute_capability == device.compute_capability;
+  const double most = of_one ? kMostOfOneGeneration : kMostBandwidthRatio;
+  return is_measured && bandwidth_distance(donor.device, device) <= std::log(most) &&
          has_tensor_cores(donor.device) == has_tensor_cores(device) &&
          same_kernel(kernels, donor.device, device, kFullBits);
 }
@@ -136,8 +142,7 @@ std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
     if (donor != nullptr && donor->device.name != device.name) donors.push_back(std::move(donor));
   }
   const auto far = [&](const Profile& donor) {
-    return std::pair(distance(donor.device, device),
-                     std::abs(donor.device.compute_capability - device.compute_capability));
+    return std::pair(strangeness(donor.device, device), distance(donor.device, device));
   };
   std::stable_sort(donors.begin(), donors.end(),
                    [&](const auto& a, const auto& b) { return far(*a) < far(*b); });
@@ -177,7 +182,6 @@ std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet
   }
   auto donors = donor_profiles(device, kernels.profile_set(), folders);
   std::erase_if(donors, [&](const auto& donor) { return !is_alike(*donor, device, kernels); });
-  prefer_own_kind(donors, device);
   for (const auto& donor : donors) {
     if (auto carried = carried_once(device, known, donor, kernels)) return carried;
   }

@@ -81,7 +81,7 @@ class Profiled final : public ProfiledModel {
     }
     if (const ProfilePart* part = tuned_part(query)) return predict(*part, query);
     if (const ProfilePart* part = profile_->find(query)) {
-      return no_slower_than_16_bits(possible(predict(*part, query), query), query);
+      return no_slower_than_more_bits(possible(predict(*part, query), query), query);
     }
     if (is_collective(query.op)) return modelled_collective(query, link);
     if (query.op == Op::send_recv) {
@@ -145,17 +145,18 @@ class Profiled final : public ProfiledModel {
   }
 
   /// No product takes less than the sheet's arithmetic (boards that run above their rated clock
-  /// were measured 6 % beyond, and forms run on from there); one that is carried beyond what was
-  /// measured none less than reading its weights.
+  /// were measured 6 % beyond, and forms run on from there), nor than reading its weights: what
+  /// benchmarks that repeat it find in the cache, servers have not kept since the step before.
   Prediction possible(Prediction price, const OpQuery& query) const {
     if (query.op != Op::gemm) return price;
-    double least_s = work_of(profile_->device, query).compute_s();
-    if (price.seconds.provenance == Provenance::modelled) {
-      const double bytes = query.n * query.k * dtype_traits(query.dtype).weight_bits / 8;
-      least_s = std::max(least_s, bytes / profile_->device.memory_bytes_per_s);
-    }
-    price.seconds.value = std::max(price.seconds.value, least_s);
+    const double compute_s = work_of(profile_->device, query).compute_s();
+    const double memory_s = weight_bytes(query) / profile_->device.memory_bytes_per_s;
+    price.seconds.value = std::max({price.seconds.value, compute_s, memory_s});
     return price;
+  }
+
+  static double weight_bytes(const OpQuery& query) {
+    return query.n * query.k * dtype_traits(query.dtype).weight_bits / 8;
   }
 
   /// The kernel that expands weights of fewer bits for this product, of which nobody has published
@@ -206,14 +207,22 @@ class Profiled final : public ProfiledModel {
     return std::max(compute_s, memory_s) / full_s;
   }
 
-  /// Other kernels stand in for those that expand weights, and lose more on few rows.
-  Prediction no_slower_than_16_bits(Prediction price, const OpQuery& query) const {
+  /// Other kernels stand in for those that expand weights, and lose more on few rows: with fewer
+  /// bits than the same kernel's 8, and than 16, they are no slower.
+  Prediction no_slower_than_more_bits(Prediction price, const OpQuery& query) const {
     if (price.seconds.provenance != Provenance::modelled) return price;
     const KernelRule* rule = expanding(query);
     if (rule == nullptr || query.m > rule->full_rate_rows) return price;
-    // The usual case, without pricing another product: less than the memory takes for 16 bits.
-    const double bytes = query.n * query.k * kFp16Bytes;
+    // The usual case, without pricing another product: less than the memory takes for more bits.
+    const KernelRule* wider = rule->bitwidth < 8 ? kernels_.find(profile_->device, 8) : nullptr;
+    const double next_bits = wider != nullptr ? 8 : 16;
+    const double bytes = query.n * query.k * next_bits / 8;
     if (price.seconds.value <= bytes / profile_->device.memory_bytes_per_s) return price;
+    if (wider != nullptr && wider->method == rule->method) {
+      OpQuery next = query;
+      next.dtype = wider->dtype;
+      price.seconds.value = std::min(price.seconds.value, op(next).seconds.value);
+    }
     const auto full = in_16_bits(query);
     if (full) price.seconds.value = std::min(price.seconds.value, full->price.seconds.value);
     return price;

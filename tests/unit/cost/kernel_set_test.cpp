@@ -275,23 +275,6 @@ TEST(KernelSets, HostTimeAndPaddingByHand) {
   for (const auto& [sequences, rows] : padded) EXPECT_EQ(set.padded_rows(sequences), rows);
 }
 
-// The nearest by bandwidth and arithmetic; where that is of another generation, the same chip
-// first.
-TEST(KernelSets, ABoardWithoutAProfileHasTheFormOfTheOneThatIsMostLikeIt) {
-  const std::pair<const char*, const char*> donors[] = {{"RTX-5090", "RTX-PRO-6000"},
-                                                        {"RTX-5090-D", "RTX-PRO-6000"},
-                                                        {"RTX-3080", "RTX-3090"},
-                                                        {"H100-80G", "H200-141G"},
-                                                        {"L40S", "A6000"}};
-  for (const auto& [name, donor] : donors) {
-    const auto profile =
-        profile_for(find_device(name, datasets()), find_kernel_set("vllm", datasets()), datasets());
-    ASSERT_FALSE(profile->parts.empty()) << name;
-    EXPECT_NE(profile->parts.front().source.find(donor), std::string::npos)
-        << name << ": " << profile->parts.front().source;
-  }
-}
-
 TEST(KernelSets, OneMayBePricedByTheProfilesOfAnother) {
   const Device device = find_device("H200-141G", datasets());
   const auto own = profile_for(device, find_kernel_set("vllm", datasets()), datasets());

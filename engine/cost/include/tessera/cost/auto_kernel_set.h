@@ -39,6 +39,10 @@ PricingContext pricing_context(ModelShape model, Cluster cluster,
                                const std::vector<std::int32_t>& bitwidths,
                                const std::string& kernel_set, const DataFolders& folders);
 
+/// Whose forms price the devices that nobody measured under the kernel set, as in "RTX-5080 by the
+/// forms of RTX-PRO-6000"; empty where all were measured.
+std::string borrowed_forms(const PricingContext& context);
+
 /// Why a set has no kernel for a bitwidth on a device, in words; for where `find` has none.
 std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32_t bitwidth);
 

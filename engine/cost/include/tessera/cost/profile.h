@@ -77,7 +77,8 @@ struct Profile {
   bool device_by_name = true;  ///< the file names a shipped or user's device; false: it is whole
   std::string kernel_set;
   std::string doc, source;
-  std::string path;  ///< the file it was read from; empty: made in this process
+  std::string path;   ///< the file it was read from; empty: made in this process
+  std::string donor;  ///< device whose forms were carried over to this one; empty: none
   std::vector<ProfilePart> parts;
 
   /// The part that answers the query, or nullptr.
@@ -174,8 +175,8 @@ std::shared_ptr<const Profile> find_profile(const std::string& device,
                                             const std::string& kernel_set,
                                             const DataFolders& folders);
 
-/// Profiles of other devices under the kernel set, the most alike first: by bandwidth, then by
-/// compute capability.
+/// Profiles of other devices under the kernel set, the most alike first: of its compute capability,
+/// then of its kind of chip, then the others, each by how near their rates are.
 std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
                                                            const std::string& kernel_set,
                                                            const DataFolders& folders);
@@ -184,8 +185,9 @@ std::vector<std::shared_ptr<const Profile>> donor_profiles(const Device& device,
 bool is_known_device(const Device& device, const DataFolders& folders);
 
 /// What prices a device: its profile where it is a known device that has one; else that of the
-/// nearest donor that is alike (measured well, the same 16-bit kernel, at most 2.5 times its
-/// bandwidth), carried over by data sheet as `modelled`; else one without parts. Never nullptr.
+/// most alike donor that will do (measured well, the same 16-bit kernel, at most 2.5 times its
+/// bandwidth, 4 of one capability), carried over by data sheet as `modelled`; else one without
+/// parts. Never nullptr.
 std::shared_ptr<const Profile> profile_for(const Device& device, const KernelSet& kernels,
                                            const DataFolders& folders);
 
