@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kDtypes[] = {"fp16", "fp32", "bf16", "int8", "fp8", "int4"};
+constexpr std::string_view kDtypes[] = {"fp16", "fp32", "bf16", "int8", "fp8", "int4", "fp4"};
 
 // The memory may be given as memory_mib (as nvidia-smi prints it) or memory_gib instead.
 void read_memory_units(JsonFields& fields, const std::string& path, Device& device) {

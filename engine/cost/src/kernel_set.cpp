@@ -80,6 +80,17 @@ double KernelSet::further_head_share(const LayerShape& layer, const Device& devi
   return reads ? share : 0;
 }
 
+KernelSet KernelSet::mxfp4_rules() const {
+  constexpr std::int32_t kFloat4Bits = 4;
+  KernelSet set = *this;
+  for (KernelRule& rule : set.rules) {
+    if (rule.bitwidth != kFloat4Bits) continue;
+    rule.experts_only = true;
+    if (!rule.mxfp4_dtype.empty()) rule.dtype = rule.mxfp4_dtype;
+  }
+  return set;
+}
+
 double KernelSet::padded_rows(double sequences) const {
   return padded_to(graph_batch_sizes, sequences);
 }
@@ -160,7 +171,9 @@ void Fields<KernelRule>::check(const KernelRule& rule, const FieldPath& path) {
            "{} is below min_compute_capability {}", rule.max_compute_capability,
            rule.min_compute_capability);
   }
-  if (!rule.dtype.empty()) cost::dtype_traits(rule.dtype);  // throws for an unknown word
+  for (const std::string& dtype : {rule.dtype, rule.mxfp4_dtype}) {
+    if (!dtype.empty()) cost::dtype_traits(dtype);  // throws for an unknown word
+  }
 }
 
 void Fields<KernelSet>::check(const KernelSet& set, const FieldPath& path) {

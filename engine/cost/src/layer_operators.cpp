@@ -13,6 +13,7 @@ std::string fused_name(const std::string& name) {
   const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
   const auto prefix = name.substr(0, name.rfind('.') + 1);
   if (ends_with("q_proj") || ends_with("k_proj") || ends_with("v_proj")) return prefix + "qkv_proj";
+  if (ends_with("q_a_proj") || ends_with("kv_a_proj")) return prefix + "qkv_a_proj";
   if (ends_with("gate_proj") || ends_with("up_proj")) return prefix + "gate_up_proj";
   return name;
 }
@@ -80,6 +81,14 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
                                             "experts.down_proj"};
   return matrices == all ? std::optional(query) : std::nullopt;
+}
+
+OpQuery latent_query(OpQuery of_heads, const LayerShape& layer) {
+  of_heads.name = "latent";
+  if (of_heads.phase == Phase::prefill) return of_heads;
+  of_heads.num_kv_heads = 1;
+  of_heads.head_dim = count(*layer.latent_width + *layer.rope_width) / 2;
+  return of_heads;
 }
 
 }  // namespace tessera::cost

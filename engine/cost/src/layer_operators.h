@@ -9,8 +9,8 @@
 
 namespace tessera::cost {
 
-/// A layer's matrices as runtimes multiply them: queries, keys and values in one product, and gate
-/// and up too.
+/// A layer's matrices as runtimes multiply them: queries, keys and values in one product, or what
+/// makes their latents, and gate and up too.
 std::vector<LinearShape> fused(const LayerShape& layer);
 
 /// Bytes that the kernels between the products move, in FP16: two norms (read, write), two residual
@@ -23,5 +23,10 @@ LayerShape without_experts(LayerShape layer);
 /// Gate, up and down of all experts of a layer as one operation, where it has just these.
 std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
                                      const std::string& dtype);
+
+/// Multi-head latent attention as the kernels have it, from a query for its heads: prompts with
+/// keys and values of every head, decoding with one head as wide as a latent and its rotary key,
+/// which are cached once for keys and values alike.
+OpQuery latent_query(OpQuery of_heads, const LayerShape& layer);
 
 }  // namespace tessera::cost

@@ -347,9 +347,18 @@ class Profiled final : public ProfiledModel {
     return rule == nullptr ? 1 : std::min(rule->flop_ratio, rule->memory_ratio);
   }
 
+  /// Of products; experts may be all that has the bitwidth.
   std::string dtype_of(std::int32_t bitwidth) const {
     const KernelRule* rule = kernels_.find(profile_->device, bitwidth);
+    if (rule != nullptr && rule->experts_only) return dtype_of(16);
     return rule == nullptr ? "" : rule->dtype;
+  }
+
+  /// Of experts. Nobody has measured those whose activations have known scales.
+  std::string experts_dtype_of(std::int32_t bitwidth) const {
+    const KernelRule* rule = kernels_.find(profile_->device, bitwidth);
+    if (rule == nullptr) return "";
+    return rule->dtype == "fp8_static" ? "fp8" : rule->dtype;
   }
 
   std::optional<Prediction> measured_layer(const LayerShape& shape, std::int32_t bitwidth,
@@ -396,14 +405,21 @@ class Profiled final : public ProfiledModel {
     gemm.dtype = dtype_of(bitwidth);
     PredictionSum sum;
     const double rows = rows_of(work);
-    const bool experts_added = add_experts(shape, rows, gemm.dtype, sum);
+    const std::string of_expert = experts_dtype_of(bitwidth);
+    const bool experts_added = add_experts(shape, rows, of_expert, sum);
     for (const LinearShape& linear : fused(shape)) {
       if (experts_added && linear.num_copies > 1) continue;
       const double touched = copies_touched(linear, rows);
       gemm.m = rows * count(linear.num_active) / touched;
       gemm.n = touched * count(linear.out_features);
       gemm.k = count(linear.in_features);
-      sum.add(linear.num_copies == 1 ? op(gemm) : of_experts(gemm));
+      if (linear.num_copies == 1) {
+        sum.add(op(gemm));
+      } else {
+        OpQuery grouped = gemm;
+        grouped.dtype = of_expert;
+        sum.add(of_experts(grouped));
+      }
     }
     sum.add(attention_op(shape, kv_dtype, work));
     add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
@@ -421,7 +437,7 @@ class Profiled final : public ProfiledModel {
 
   Prediction attention_op(const LayerShape& shape, const std::string& kv_dtype,
                           const LayerWork& work) const {
-    if (shape.latent_width) return latent_attention(shape, kv_dtype.empty() ? 16 : 8, work);
+    if (shape.latent_width) return latent_attention(shape, kv_dtype, work);
     OpQuery query = attention_query(shape, work);
     query.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
     Prediction price = op(query);
@@ -441,8 +457,7 @@ class Profiled final : public ProfiledModel {
   bool add_experts(const LayerShape& shape, double rows, const std::string& dtype,
                    PredictionSum& sum) const {
     if (!has_experts(shape)) return false;
-    // Nobody has measured experts whose activations have known scales.
-    const auto query = experts_query(shape, rows, dtype == "fp8_static" ? "fp8" : dtype);
+    const auto query = experts_query(shape, rows, dtype);
     if (!query || experts_part(*query) == nullptr) return false;
     sum.add(op(*query));
     return true;
@@ -460,12 +475,16 @@ class Profiled final : public ProfiledModel {
     return modelled(std::move(price));
   }
 
-  /// Kernels of attention to latents were never measured: those for keys and values of every head
-  /// say nothing of them.
-  Prediction latent_attention(const LayerShape& shape, double kv_bits,
+  /// Attention to latents is a part of its own ("latent"); where nobody measured it, those for keys
+  /// and values of every head say nothing of it.
+  Prediction latent_attention(const LayerShape& shape, const std::string& kv_dtype,
                               const LayerWork& work) const {
-    const AttentionWork attention = attention_work(attention_shape(shape), kv_bits, work.batch_size,
-                                                   work.tokens, work.context_tokens);
+    OpQuery query = latent_query(attention_query(shape, work), shape);
+    query.kv_dtype = kv_dtype;
+    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
+    const AttentionWork attention =
+        attention_work(attention_shape(shape), kv_dtype.empty() ? 16 : 8, work.batch_size,
+                       work.tokens, work.context_tokens);
     const double seconds = attention_rates(profile_->device, kernels_).seconds(attention);
     return {{seconds, Provenance::modelled, std::nullopt}, "roofline", {}};
   }

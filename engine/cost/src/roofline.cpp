@@ -90,6 +90,7 @@ class Roofline final : public LatencyModel {
                    const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
     const Kernel kernel = find_kernel(bitwidth);
+    const Kernel dense = kernel.rule->experts_only ? find_kernel(16) : kernel;
     const double rows = work.batch_size * work.tokens;
     double seconds = kernels_.layer_overhead_s;
     // What expands weights while it reads them is no slower than 16 bits on the rows of one tile.
@@ -98,7 +99,7 @@ class Roofline final : public LatencyModel {
       full = find_kernel(16);
     }
     for (const LinearShape& linear : layer.linears) {
-      const double own_s = linear_s(linear, kernel, rows);
+      const double own_s = linear_s(linear, linear.num_copies == 1 ? dense : kernel, rows);
       seconds += full ? std::min(own_s, linear_s(linear, *full, rows)) : own_s;
     }
     return modelled(seconds + attention(layer, bitwidth, kv_bitwidth, work).seconds.value);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "counts.h"
+#include "layer_operators.h"
 #include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/collectives.h"
@@ -31,7 +32,8 @@ class GroupPrice final : public StagePrice {
 
   double layer_s(const LayerShape& layer, std::int32_t bitwidth,
                  const LayerWork& work) const override {
-    return model_->layer_s(layer, bitwidth, kv_bitwidth_, work);
+    const double seconds = model_->layer_s(layer, bitwidth, kv_bitwidth_, work);
+    return std::max(seconds, launches_s(layer, work));
   }
   double attention_s(const LayerShape& layer, std::int32_t bitwidth,
                      const LayerWork& work) const override {
@@ -54,6 +56,16 @@ class GroupPrice final : public StagePrice {
   bool is_monotone() const override { return model_->is_monotone(); }
 
  private:
+  /// Of the host, for a layer of a prompt that is in no CUDA graph.
+  double launches_s(const LayerShape& layer, const LayerWork& work) const {
+    const KernelSet& kernels = context_.kernel_set;
+    const auto& graphs = kernels.graph_batch_sizes;
+    const double captured = graphs.empty() ? 0 : static_cast<double>(graphs.back());
+    if (work.phase != Phase::prefill || work.batch_size * work.tokens <= captured) return 0;
+    return has_experts(layer) ? std::max(kernels.host_prompt_layer_s, kernels.host_prompt_experts_s)
+                              : kernels.host_prompt_layer_s;
+  }
+
   const PricingContext& context_;
   std::unique_ptr<LatencyModel> model_;
   std::shared_ptr<const Profile> profile_;
@@ -101,10 +113,12 @@ class Slowest final : public LatencyModel {
 };
 
 std::unique_ptr<LatencyModel> device_model(const PricingContext& context, const Device& device) {
+  const KernelSet kernels =
+      has_mxfp4_experts(context.model) ? context.kernel_set.mxfp4_rules() : context.kernel_set;
   if (auto profile = profile_of(context, device)) {
-    return make_profiled(std::move(profile), context.kernel_set);
+    return make_profiled(std::move(profile), kernels);
   }
-  return make_roofline(device, context.kernel_set);
+  return make_roofline(device, kernels);
 }
 
 class Corrected final : public StagePrice {

@@ -16,11 +16,22 @@ struct NamedTraits {
   DtypeTraits traits;
 };
 
+// Floats of four and eight bits with the scales that they share: an FP8 number for 16 of them in
+// NVFP4, an exponent of 8 bits for 32 in the formats of OCP (MXFP4, MXFP8).
+constexpr double kNvfp4 = 4 + 8.0 / 16, kMxfp4 = 4 + 8.0 / 32, kMxfp8 = 8 + 8.0 / 32;
+
 const std::vector<NamedTraits>& traits_table() {
-  static const std::vector<NamedTraits> table = {
-      {"float16", {16, 16, "fp16"}}, {"bfloat16", {16, 16, "fp16"}}, {"int8_wo", {8, 16, "fp16"}},
-      {"int4_wo", {4, 16, "fp16"}},  {"sq", {8, 8, "int8"}},         {"fp8", {8, 8, "fp8"}},
-      {"fp8_static", {8, 8, "fp8"}}, {"fp8_block", {8, 8, "fp8"}}};
+  static const std::vector<NamedTraits> table = {{"float16", {16, 16, "fp16"}},
+                                                 {"bfloat16", {16, 16, "fp16"}},
+                                                 {"int8_wo", {8, 16, "fp16"}},
+                                                 {"int4_wo", {4, 16, "fp16"}},
+                                                 {"sq", {8, 8, "int8"}},
+                                                 {"fp8", {8, 8, "fp8"}},
+                                                 {"fp8_static", {8, 8, "fp8"}},
+                                                 {"fp8_block", {8, 8, "fp8"}},
+                                                 {"nvfp4", {kNvfp4, kNvfp4, "fp4"}},
+                                                 {"w4a16_mxfp4", {kMxfp4, 16, "fp16"}},
+                                                 {"w4a8_mxfp4_mxfp8", {kMxfp4, kMxfp8, "fp8"}}};
   return table;
 }
 

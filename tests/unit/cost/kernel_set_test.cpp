@@ -43,10 +43,12 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names, (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
-                                             "modern_2024", "modern_fp8", "modern_fp8_static",
-                                             "modern_w8a8", "tessera", "vllm", "vllm_2024",
-                                             "vllm_fp8", "vllm_rocm", "vllm_v0"}));
+  ASSERT_EQ(names,
+            (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
+                                      "modern_2024", "modern_fp4", "modern_fp8", "modern_fp8_block",
+                                      "modern_fp8_static", "modern_w8a8", "tessera", "vllm",
+                                      "vllm_2024", "vllm_fp4", "vllm_fp8", "vllm_fp8_block",
+                                      "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -220,6 +222,7 @@ TEST(KernelSets, BadRuleFieldsAreNamed) {
       {"memory_ratio", R"("0.5")", invalid, {"memory_ratio", "number"}},
       {"token_s_per_parameter", "-1e-12", range, {"token_s_per_parameter"}},
       {"linear_overhead_s", "-1", range, {"linear_overhead_s"}},
+      {"mxfp4_dtype", R"("mxfp4")", invalid, {"'mxfp4'", "w4a16_mxfp4"}},
       {"group_size", "-128", range, {"group_size"}},
       {"group_size", "1.5", invalid, {"group_size"}},
       {"source", "1", invalid, {"source"}},

@@ -207,8 +207,12 @@ TEST(ReadSamples, AiconfiguratorWithoutConstantColumns) {
   EXPECT_EQ(step.context_tokens, 1023);
   EXPECT_EQ(step.window, 0);
   EXPECT_EQ(step.kv_dtype, "fp8");
-  refused("batch_size,isl,step,num_heads,num_key_value_heads,latency\n4,1,2,64,8,1\n",
-          {"no column 'op_name'"}, "x.csv", options);
+  const OpQuery both =
+      first("batch_size,isl,step,num_heads,num_key_value_heads,latency\n4,16,2,64,8,1\n");
+  EXPECT_EQ(both.phase, Phase::prefill);
+  EXPECT_EQ(both.context_tokens, 2);
+  refused("batch_size,num_heads,num_key_value_heads,latency\n4,64,8,1\n", {"no column 'op_name'"},
+          "x.csv", options);
   const OpQuery sum = first("num_gpus,message_size,latency\n2,128,0.003\n");
   EXPECT_EQ(sum.op, Op::all_reduce);
   EXPECT_EQ(sum.bytes, 256);

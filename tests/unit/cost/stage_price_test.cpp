@@ -94,6 +94,28 @@ TEST(StagePrice, ExpertsThatTheRowsTouchAreRead) {
                    128 + 3 * 64 + experts + 3 * ((5 + 2) * 16 + 16));
 }
 
+// A prompt's layer takes no less than its launches, but within the CUDA graphs; decoding has
+// graphs.
+TEST(StagePrice, LayersOfPromptsTakeTheirLaunchesAtLeast) {
+  PricingContext of = context();
+  of.kernel_set.host_prompt_layer_s = 5000;
+  of.kernel_set.host_prompt_experts_s = 7000;
+  const LayerShape &dense = of.model.layer_classes[0], &experts = of.model.layer_classes[1];
+  const auto seconds = [&](const LayerShape& layer, const LayerWork& work) {
+    return make_stage_price(of, {0}, 16)->layer_s(layer, 16, work);
+  };
+  EXPECT_DOUBLE_EQ(seconds(dense, kChunk), 5000);
+  EXPECT_DOUBLE_EQ(seconds(experts, kChunk), 7000);
+  EXPECT_DOUBLE_EQ(seconds(dense, kDecode), kDecodeLayer_s);
+  of.kernel_set.host_prompt_layer_s = kChunkLayer_s / 2;
+  EXPECT_DOUBLE_EQ(seconds(dense, kChunk), kChunkLayer_s);
+  of.kernel_set.host_prompt_layer_s = 5000;
+  of.kernel_set.graph_batch_sizes = {1, 6};
+  EXPECT_DOUBLE_EQ(seconds(dense, kChunk), kChunkLayer_s);
+  of.kernel_set.graph_batch_sizes = {1, 5};
+  EXPECT_DOUBLE_EQ(seconds(dense, kChunk), 5000);
+}
+
 TEST(StagePrice, AGroupHoldsHalfAndSumsTwice) {
   const PricingContext of = context();
   const LayerShape& layer = of.model.layer_classes[0];

@@ -81,9 +81,9 @@ struct AttentionColumns {
         dtype(csv.column("attn_dtype")),
         kv_dtype(csv.column("kv_cache_dtype")) {}
 
-  // A step alone is of decoding, where `isl` is always 1; `isl` alone of prompts, with a step of 0.
+  // A step alone is of decoding, where `isl` is always 1; `isl` of prompts, with a step or none.
   std::string_view unnamed(const CsvReader& csv) const {
-    if ((tokens == kNone) == (step == kNone)) csv.require_column("op_name");
+    if (tokens == kNone && step == kNone) csv.require_column("op_name");
     return tokens == kNone ? "generation_attention" : "context_attention";
   }
 };

@@ -26,8 +26,12 @@ struct KernelRule {
       devices;  ///< names; empty: any. A rule that names the device goes before one that does not
   std::string compute_dtype = "fp16";  ///< key of Device::flop_per_s
   std::string dtype;  ///< GEMM of a profile that prices this bitwidth ("int4_wo"); empty: none
-  double flop_ratio = 0.6;           ///< reached share of peak FLOP/s, (0, 1]
-  double memory_ratio = 0.8;         ///< reached share of peak bandwidth, (0, 1]
+  /// Experts of a profile that price a checkpoint whose experts alone have this bitwidth, as MXFP4
+  /// (has_mxfp4_experts); empty: as dtype.
+  std::string mxfp4_dtype;
+  bool experts_only = false;  ///< of such a checkpoint, see mxfp4_rules; all else has 16 bits
+  double flop_ratio = 0.6;    ///< reached share of peak FLOP/s, (0, 1]
+  double memory_ratio = 0.8;  ///< reached share of peak bandwidth, (0, 1]
   double token_s_per_parameter = 0;  ///< extra time per token and weight of a matrix: kernels whose
                                      ///< cost grows with tokens (dequantisation per row)
   double linear_overhead_s = 0;      ///< per matrix: launch and set-up
@@ -73,7 +77,10 @@ struct KernelSet {
   /// decides a step when the one before it is over; absent: host_sequence_s.
   std::optional<double> serial_host_sequence_s;
   double host_prompt_s = 0;  ///< the same for a step that reads prompts: it is in no CUDA graph
-  double api_s = 0;          ///< of client and API server, per request, before an engine sees it
+  /// Least time of a layer in such a step, whose kernels the host launches one by one, and of a
+  /// layer with experts.
+  double host_prompt_layer_s = 0, host_prompt_experts_s = 0;
+  double api_s = 0;  ///< of client and API server, per request, before an engine sees it
   bool async_scheduling = false;  ///< its engine decides a step while the one before it runs
   /// Sequences that decode steps are captured for as CUDA graphs, ascending: a step is padded to
   /// the next of them, one beyond the last is not. Empty: no padding.
@@ -120,6 +127,8 @@ struct KernelSet {
   }
   /// Rows that the products of a decode step of `sequences` have.
   double padded_rows(double sequences) const;
+  /// The set as a checkpoint meets it whose experts alone have 4 bits, in MXFP4.
+  KernelSet mxfp4_rules() const;
 };
 
 /// Names of devices: given, at least one, each once.
@@ -161,6 +170,11 @@ struct Fields<cost::KernelRule> {
       field<&Rule::dtype>({.name = "dtype",
                            .doc = "GEMM of a profile that prices this bitwidth",
                            .in_file = InFile::when_set}),
+      field<&Rule::mxfp4_dtype>(
+          {.name = "mxfp4_dtype",
+           .doc = "Experts of a profile that price checkpoints of which they alone are in 4 bits, "
+                  "as gpt-oss; left out: as dtype",
+           .in_file = InFile::when_set}),
       field<&Rule::flop_ratio>({.name = "flop_ratio",
                                 .doc = "Reached share of the peak rate",
                                 .min = kMinRatio,
@@ -300,6 +314,19 @@ struct Fields<cost::KernelSet> {
                                   .min = 0,
                                   .max = 10,
                                   .in_file = InFile::when_set}),
+      field<&Set::host_prompt_layer_s>(
+          {.name = "host_prompt_layer_s",
+           .doc = "Least time of a layer in a step that reads prompts: the host's launches",
+           .unit = "s",
+           .min = 0,
+           .max = 10,
+           .in_file = InFile::when_set}),
+      field<&Set::host_prompt_experts_s>({.name = "host_prompt_experts_s",
+                                          .doc = "The same of a layer with experts",
+                                          .unit = "s",
+                                          .min = 0,
+                                          .max = 10,
+                                          .in_file = InFile::when_set}),
       field<&Set::api_s>({.name = "api_s",
                           .doc = "Time of client and API server per request",
                           .unit = "s",
