@@ -23,6 +23,10 @@ M.sources = {
     path = "h200_sxm/custom_allreduce_perf.csv", device = "H200-141G", runtime = "TensorRT-LLM 1.2.0rc5",
     nccl_from = 8 * mib, nccl = "h200_sxm/nccl_perf.csv",
   },
+  b200_trtllm = {
+    path = "b200_sxm/custom_allreduce_perf.csv", device = "B200-180G", runtime = "TensorRT-LLM 1.2.0rc5",
+    nccl_from = 8 * mib, nccl = "b200_sxm/nccl_perf.csv",
+  },
   a100_vllm = {
     path = "a100_sxm/vllm_0.14.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = "A100-80G",
     runtime = "vLLM 0.14.0", nccl_from = 8 * mib, nccl = "a100_sxm/nccl_perf.csv", pairs = true,
@@ -30,6 +34,10 @@ M.sources = {
   h200_vllm = {
     path = "h200_sxm/vllm_0.24.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = "H200-141G",
     runtime = "vLLM 0.24.0", nccl_from = 8 * mib, nccl = "h200_sxm/nccl_perf.csv",
+  },
+  b200_vllm = {
+    path = "b200_sxm/vllm_0.24.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = "B200-180G",
+    runtime = "vLLM 0.24.0", nccl_from = 8 * mib, nccl = "b200_sxm/nccl_perf.csv",
   },
   rtx_pro_6000_vllm = {
     path = "rtx_pro_6000_server/vllm_0.24.0/custom_allreduce_perf.csv", backend = "vllm_graph", device = "RTX-PRO-6000",

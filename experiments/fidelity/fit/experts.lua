@@ -17,10 +17,12 @@ local parts = require "fidelity.fit.parts"
 local M = {}
 
 M.source = "ai-dynamo/aiconfigurator (Apache-2.0)"
-M.dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo" }
+M.dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo", "nvfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8" }
 
 -- Nemotron's experts have no gate in the newer tables: two matrices, not three.
-local ungated = { ["2048x5120"] = true, ["2688x1856"] = true }
+local ungated = {
+  ["2048x5120"] = true, ["2688x1856"] = true, ["8192x5120"] = true, ["1024x2688"] = true,
+}
 
 -- By name: the table, the device, the dtypes, and what of the table does not count.
 --
@@ -29,13 +31,17 @@ local ungated = { ["2048x5120"] = true, ["2688x1856"] = true }
 -- `ungated`: hidden and inner sizes of experts without a gate.
 -- `tuned`: of Triton's kernel, the dtype and block shape by which vLLM looks for a configuration tuned for how many
 -- experts a device has, and of which inner size. Without one it takes a guess at them: 1.5 to 2 times as long on A100.
--- `kernels`: of a dtype with several, the one that vLLM chooses for experts that are not spread over devices.
--- `words`: the table's word for a dtype, and ours. MXFP4 with activations of 16 bits has a scale for 32 weights where
--- INT4 has one for 128, 4.25 bits for 4.1.
+-- `kernels`: of a dtype with several, the one that vLLM chooses for experts that are not spread over devices; false:
+-- none.
+-- `also`: of a dtype that was measured of few shapes, other points of the same kernel: MXFP4 with activations of 16 bits
+-- has a scale for 32 weights where INT4 has one for 128, 4.25 bits for 4.1. FlashInfer's kernels are
+-- TensorRT-LLM's. MXFP4 under vLLM on H200 is Marlin, which runs where Triton's kernels for gpt-oss are not there or
+-- not asked for; it expands INT4 as it does MXFP4, and of that experts like DeepSeek's were measured, of MXFP4 a layer
+-- of 896 of which a token picks 16: fitted with it, steps of few requests of gpt-oss come out 0.25 ms shorter.
 --
 -- Left out: FP8 of one scale per tensor under vLLM on H200, which takes 8 times as long as its weights take to be
--- read, whatever the size, and longer than BF16, so that nobody serves with it; MXFP4 under vLLM there, by
--- Triton's kernel and, of one model with 896 experts, by Marlin: with it in the fit those of fewer came out too fast.
+-- read, whatever the size, and longer than BF16, so that nobody serves with it. NVFP4 under TensorRT-LLM on B200: the
+-- kernels called min_latency, which are the faster ones at every size.
 M.sources = {
   a100_trtllm = {
     path = "a100_sxm/moe_perf.csv", device = "A100-80G", runtime = "TensorRT-LLM 1.0.0", dtypes = { "bfloat16" },
@@ -43,7 +49,13 @@ M.sources = {
   },
   h200_trtllm = {
     path = "h200_sxm/moe_perf.csv", device = "H200-141G", runtime = "TensorRT-LLM 1.2.0rc5",
-    dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo" }, words = { w4a16_mxfp4 = "int4_wo" }, rows_on_first = true,
+    dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo", "w4a16_mxfp4" }, rows_on_first = true,
+    also = { int4_wo = { source = "h200_trtllm", dtype = "w4a16_mxfp4" } },
+  },
+  b200_trtllm = {
+    path = "b200_sxm/moe_perf.csv", device = "B200-180G", runtime = "TensorRT-LLM 1.3.0rc20",
+    dtypes = { "fp8", "fp8_block", "nvfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8" }, ungated = ungated,
+    kernels = { nvfp4 = "moe_torch_flow_min_latency" },
   },
   a100_vllm = {
     path = "a100_sxm/vllm_0.14.0/moe_perf.csv", device = "A100-80G", runtime = "vLLM 0.14.0, Triton",
@@ -51,14 +63,28 @@ M.sources = {
   },
   h200_vllm = {
     path = "h200_sxm/vllm_0.24.0/moe_perf.csv", device = "H200-141G", runtime = "vLLM 0.24.0, Triton, INT4 Marlin",
-    dtypes = { "bfloat16", "fp8_block", "int4_wo" }, ungated = ungated,
+    dtypes = { "bfloat16", "fp8_block", "int4_wo", "w4a16_mxfp4" }, ungated = ungated,
     tuned = { bfloat16 = "bfloat16", fp8_block = "fp8_w8a8 128x128" },
-    kernels = { fp8_block = "vllm_fp8moe_triton_tritonexperts" },
+    kernels = {
+      fp8_block = "vllm_fp8moe_triton_tritonexperts",
+      w4a16_mxfp4 = false,
+    },
+    also = { w4a16_mxfp4 = { source = "h200_vllm", dtype = "int4_wo" } },
+  },
+  b200_vllm = {
+    path = "b200_sxm/vllm_0.24.0/moe_perf.csv", device = "B200-180G", runtime = "vLLM 0.24.0, FlashInfer",
+    dtypes = { "bfloat16", "fp8", "fp8_block", "nvfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8" }, ungated = ungated,
+    kernels = { w4a16_mxfp4 = "vllm_gptossmxfp4moe_flashinfer_trtllm_mxfp4_bf16_trtllmmxfp4expertsmonolithic" },
+    also = { w4a8_mxfp4_mxfp8 = { source = "b200_trtllm", dtype = "w4a8_mxfp4_mxfp8" } },
   },
   rtx_pro_6000_vllm = {
     path = "rtx_pro_6000_server/vllm_0.24.0/moe_perf.csv", device = "RTX-PRO-6000",
-    runtime = "vLLM 0.24.0, FlashInfer CUTLASS, INT4 Marlin", dtypes = { "bfloat16", "fp8", "int4_wo" },
-    ungated = ungated, words = { w4a16_mxfp4 = "int4_wo" },
+    runtime = "vLLM 0.24.0, FlashInfer CUTLASS, INT4 Marlin",
+    dtypes = { "bfloat16", "fp8", "int4_wo", "w4a16_mxfp4" }, ungated = ungated,
+    also = {
+      int4_wo = { source = "rtx_pro_6000_vllm", dtype = "w4a16_mxfp4" },
+      w4a16_mxfp4 = { source = "rtx_pro_6000_vllm", dtype = "int4_wo" },
+    },
   },
 }
 
@@ -77,38 +103,53 @@ local function counts(source, row, dtype)
   if num_devices > most_devices then return false end
   if source.ungated and source.ungated[row.hidden_size .. "x" .. row.inter_size] then return false end
   local kernel = source.kernels and source.kernels[dtype]
-  if kernel and row.kernel_source ~= kernel then return false end
+  if kernel ~= nil and row.kernel_source ~= kernel then return false end
   return not (source.rows_on_first and num_devices > 1 and routing_of(row) > 0 and tokens * top_k <= num_experts)
+end
+
+local function sample_of(row, source, dtype)
+  return {
+    op = "experts", dtype = dtype, tokens = tonumber(row.num_tokens), hidden_size = tonumber(row.hidden_size),
+    inner_size = tonumber(row.inter_size) / tonumber(row.moe_tp_size), num_experts = tonumber(row.num_experts),
+    top_k = tonumber(row.topk), routing = routing_of(row), num_devices = tonumber(row.moe_ep_size),
+    latency_s = tonumber(row.latency) * 1e-3, -- the file has milliseconds
+    source = ("%s, %s"):format(M.source, source.runtime),
+  }
+end
+
+-- Adds the points of `dtypes` [dtype of the table] = lists.
+local function add_samples(source, lists)
+  local path, why = measured.path("aiconfigurator/" .. source.path)
+  if not path then return nil, why end
+  for row in csv.rows(path) do
+    local dtype = row.moe_dtype or "bfloat16"
+    local list = lists[dtype]
+    if list and counts(source, row, dtype) then list[#list + 1] = sample_of(row, source, list.dtype or dtype) end
+  end
+  return true
 end
 
 -- The samples of a source by dtype, or nil and why.
 function M.samples(name)
-  local source = M.sources[name]
-  local path, why = measured.path("aiconfigurator/" .. source.path)
-  if not path then return nil, why end
-  local by_dtype = {}
+  local source, by_dtype = M.sources[name], {}
   for _, dtype in ipairs(source.dtypes) do by_dtype[dtype] = {} end
-  for row in csv.rows(path) do
-    local dtype = row.moe_dtype or "bfloat16"
-    dtype = source.words and source.words[dtype] or dtype
-    local samples = by_dtype[dtype]
-    if samples and counts(source, row, dtype) then
-      samples[#samples + 1] = {
-        op = "experts", dtype = dtype, tokens = tonumber(row.num_tokens), hidden_size = tonumber(row.hidden_size),
-        inner_size = tonumber(row.inter_size) / tonumber(row.moe_tp_size), num_experts = tonumber(row.num_experts),
-        top_k = tonumber(row.topk), routing = routing_of(row), num_devices = tonumber(row.moe_ep_size),
-        latency_s = tonumber(row.latency) * 1e-3, -- the file has milliseconds
-        source = ("%s, %s"):format(M.source, source.runtime),
-      }
-    end
+  local done, why = add_samples(source, by_dtype)
+  if not done then return nil, why end
+  for dtype, other in pairs(source.also or {}) do
+    local more = { dtype = dtype }
+    done, why = add_samples(M.sources[other.source], { [other.dtype] = more })
+    if not done then return nil, why end
+    for _, sample in ipairs(more) do table.insert(by_dtype[dtype], sample) end
   end
   return by_dtype
 end
 
--- What is held out together: all of a model's shapes. 4 bits were measured of few models, by their inner sizes.
+-- What is held out together: all of a model's shapes. INT4 and MXFP4 were measured of one or two models, by their inner
+-- sizes.
+local model = { "hidden_size", "num_experts", "top_k" }
 M.held_out = {
-  bfloat16 = { "hidden_size", "num_experts", "top_k" }, fp8 = { "hidden_size", "num_experts", "top_k" },
-  fp8_block = { "hidden_size", "num_experts", "top_k" }, int4_wo = { "inner_size" },
+  bfloat16 = model, fp8 = model, fp8_block = model, nvfp4 = model, int4_wo = { "inner_size" },
+  w4a16_mxfp4 = { "inner_size", "num_devices" }, w4a8_mxfp4_mxfp8 = { "inner_size", "num_devices" },
 }
 
 -- Ours -> as vLLM 0.27.1 names the files of its configurations (vllm/fused_moe_tuned.csv).

@@ -17,10 +17,10 @@ local origin = "aiconfigurator (Apache-2.0): products, attention, experts and co
   .. "Vidur (MIT): the kernels between them and transfers"
 local helix_origin = "Helix (ASPLOS 2025, Apache-2.0): FP16 layers under vLLM"
 
--- A kernel set has its own dtypes of products, of experts too. Queries in FP8 are of modern_fp8 alone; keys and values
--- in 8 bits are of all.
+-- A kernel set has its own dtypes of products, of experts too; MXFP4, in which gpt-oss's experts are published, is of
+-- all. Queries in FP8 are of modern_fp8 alone; keys and values in 8 bits are of all.
 local function belongs_to(kernel_set)
-  local dtypes = {}
+  local dtypes = { w4a16_mxfp4 = true, w4a8_mxfp4_mxfp8 = true }
   for _, dtype in ipairs(aiconfigurator.dtypes[kernel_set]) do dtypes[dtype] = true end
   return function(part)
     if part.op == "gemm" or part.op == "experts" then return dtypes[part.dtype] end
@@ -28,8 +28,21 @@ local function belongs_to(kernel_set)
   end
 end
 
+-- What was measured on the donor and not here, carried over by data sheet.
+local function lacking(device, found, donor)
+  local function kind(part)
+    return table.concat({ part.op, part.name or "", part.dtype or "", part.kv_dtype or "", part.phase or "" }, " ")
+  end
+  local known = {}
+  for _, profile in ipairs(found) do
+    for _, part in ipairs(profile.parts) do known[kind(part)] = true end
+  end
+  return parts.merged(device, "modern", { ts.profile { device = device, kernel_set = "modern", donor = donor } },
+    function(part) return not known[kind(part)] end)
+end
+
 -- Profiles with the operators of a device, or nil and why.
-local function operators_of(device, between)
+local function operators_of(device, between, donor)
   local gemm, why = aiconfigurator.profile(device)
   if not gemm then return nil, why end
   local found, problem = attention.profiles(device)
@@ -39,17 +52,19 @@ local function operators_of(device, between)
     between = ts.profile { device = device, kernel_set = "modern", donor = between }
   end
   found[#found + 1] = between
-  local runtime = device == "A100-80G" and "a100_trtllm" or "h200_trtllm"
+  local runtime = aiconfigurator.folders[device]:match "^[^_]*" .. "_trtllm"
   local links, reason = collectives.profiles(runtime)
   if not links then return nil, reason end
   for _, profile in ipairs(links) do found[#found + 1] = profile end
   found[#found + 1], reason = experts.profile(runtime)
   if reason then return nil, reason end
+  if donor then found[#found + 1] = lacking(device, found, donor) end
   return found
 end
 
-local function add_operators(profiles, device, between)
-  local sources, why = operators_of(device, between)
+-- The sources of a device's profiles, which it adds, or nil and why.
+local function add_operators(profiles, device, between, donor)
+  local sources, why = operators_of(device, between, donor)
   if not sources then return nil, why end
   for _, kernel_set in ipairs(M.kernel_sets) do
     profiles[device .. "." .. kernel_set] = parts.documented(
@@ -58,7 +73,7 @@ local function add_operators(profiles, device, between)
         or "Operators of TensorRT-LLM; a layer is their sum. The kernels between them are the A100's, by data sheet",
       origin)
   end
-  return true
+  return sources
 end
 
 -- The same chip with slower memory.
@@ -114,7 +129,7 @@ end
 -- And where its operators are.
 function M.vllm_profiles()
   local profiles = {}
-  for _, device in ipairs(vllm.devices) do
+  for _, device in ipairs(vllm.fitted) do
     local profile, why = vllm.operators(device)
     if not profile then return nil, why end
     profiles[device .. ".vllm"] = profile
@@ -128,9 +143,13 @@ function M.profiles()
   local profiles = {}
   local between, why = elementwise.profile()
   if not between then return nil, why end
-  for _, device in ipairs(attention.devices) do
-    local done, problem = add_operators(profiles, device, between)
-    if not done then return nil, problem end
+  local hopper
+  for _, device in ipairs { "A100-80G", "H200-141G", "B200-180G" } do
+    -- No table of Blackwell has weight-only kernels, INT8, and attention to latents: Hopper's have.
+    local donor = device == "B200-180G" and parts.merged("H200-141G", "modern", hopper) or nil
+    local sources, problem = add_operators(profiles, device, between, donor)
+    if not sources then return nil, problem end
+    if device == "H200-141G" then hopper = sources end
   end
   for _, kernel_set in ipairs(M.kernel_sets) do add_same_chip(profiles, kernel_set) end
   for _, kernel_set in ipairs(M.kernel_sets) do

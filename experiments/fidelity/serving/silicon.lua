@@ -1,47 +1,73 @@
--- Closed loops on H100 and H200 (SemiAnalysis' InferenceX and NVIDIA's aiconfigurator): Llama-3.1-70B in FP8 and
--- Qwen3-32B in 16 bits under vLLM, Llama-3.1-70B in FP8 under TensorRT-LLM, 4 to 128 requests under way.
+-- Closed loops on H100, H200 and B200 (SemiAnalysis' InferenceX and NVIDIA's aiconfigurator), 4 to 128 requests under
+-- way: Llama-3.1-70B in FP8 and NVFP4, Qwen3-32B in 16 bits, gpt-oss-120b with experts in MXFP4, DeepSeek-R1 in FP8 by
+-- blocks, under vLLM and TensorRT-LLM.
 --
 -- Known: lengths, requests under way, GPUs. InferenceX: random tokens, 10 requests for each that is under way, lengths
--- even from 0.8 of the nominal on, seats as many as requests, 8,192 tokens a step (TensorRT-LLM: 16,384 and no chunks),
--- no prefix cache, FP8 KV cache, vLLM 0.10.2 decides ahead. aiconfigurator: vLLM 0.12, lengths as nominal; how its loop
--- starts is unknown, so its TTFT is left out. TensorRT-LLM ran checkpoints with static scales (modern_fp8_static); in
--- vLLM all are priced as those that find them while running. Below the knee: the KV cache holds all that is under way
--- (TTFT below 2 s). What a step of a group costs for each request where it is decided late, 45 us, was chosen by the
--- runs in 16 bits: they judge the rest of their prices, not that. Nothing else is fitted to these runs.
+-- even from 0.8 of the nominal on, seats as many as requests, 8,192 tokens a step under vLLM (TensorRT-LLM: 16,384 and
+-- no chunks; gpt-oss 20,000; DeepSeek as many as a prompt and a token of each request, 8,192 at least), no prefix
+-- cache, the KV cache in FP8 but for gpt-oss on Hopper; vLLM decides ahead. aiconfigurator: vLLM 0.12, lengths as
+-- nominal; how its loop starts is unknown, so its TTFT is left out. For 1,024 tokens in and out on fewer than 8 GPUs
+-- TensorRT-LLM waited up to 20 steps to fill a batch with prompts of Llama, so that TTFT is that wait, and left out.
+-- Checkpoints of nvidia have static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find
+-- them while running. Experts on devices of their own, data-parallel attention and drafts are left out. Below the knee:
+-- the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs for each request where it is
+-- decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their prices, not that.
 local measured = require "lib.measured"
 
 local runs = require "fidelity.serving.parts.runs"
 
-local systems = { h100_sxm = "H100-80G", h200_sxm = "H200-141G" }
-local models = {
-  ["llama-3.1-70b"] = { precision = "fp8", bitwidth = 8, kv_bitwidth = 8 },
-  ["qwen3-32b"] = { precision = "bf16", bitwidth = 16, kv_bitwidth = 16 },
-}
+local systems = { h100_sxm = "H100-80G", h200_sxm = "H200-141G", b200_sxm = "B200-180G" }
+local models = { ["deepseek-r1"] = "deepseek-v3" }
 
-local function case_of(r)
-  return ("%s, %s, %s"):format(systems[r.system], r.backend == "vllm" and "vLLM" or "TensorRT-LLM",
-    models[r.model].precision == "fp8" and "FP8" or "16 bits")
-end
+-- What ran, by system, backend, model and precision as the table has them.
+local cases = {
+  ["h100_sxm vllm llama-3.1-70b fp8"] = { name = "H100, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
+  ["h100_sxm vllm qwen3-32b bf16"] = { name = "H100, vLLM, 16 bits", kernel_set = "vllm", bits = 16, kv = 16 },
+  ["h100_sxm vllm gpt-oss-120b fp4"] = { name = "H100, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 16 },
+  ["h200_sxm trtllm llama-3.1-70b fp8"] = {
+    name = "H200, TensorRT-LLM, FP8", kernel_set = "modern_fp8_static", bits = 8, kv = 8, waits = true,
+  },
+  ["h200_sxm trtllm gpt-oss-120b fp4"] = {
+    name = "H200, TensorRT-LLM, gpt-oss", kernel_set = "modern", bits = 4, kv = 16, step_tokens = 20000,
+  },
+  ["h200_sxm trtllm deepseek-r1 fp8"] = {
+    name = "H200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp8_block", bits = 8, kv = 8, step_tokens = "prompt",
+  },
+  ["b200_sxm vllm llama-3.1-70b fp8"] = { name = "B200, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
+  ["b200_sxm vllm gpt-oss-120b fp4"] = { name = "B200, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 8 },
+  ["b200_sxm trtllm llama-3.1-70b fp4"] = {
+    name = "B200, TensorRT-LLM, NVFP4", kernel_set = "modern_fp4", bits = 4, kv = 8, waits = true,
+  },
+  ["b200_sxm trtllm deepseek-r1 fp4"] = {
+    name = "B200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp4", bits = 4, kv = 8, step_tokens = "prompt",
+  },
+}
 
 local function lengths_of(r, nominal)
   if r.harness ~= "inferencex" then return nominal end
   return { distribution = "uniform", min = math.floor(0.8 * nominal), max = nominal }
 end
 
-local function row_of(r)
-  local tp, at_once, model = tonumber(r.tp), tonumber(r.concurrency), models[r.model]
+local function step_tokens_of(r, case)
+  if r.backend == "vllm" then return 8192 end
+  if case.step_tokens ~= "prompt" then return case.step_tokens or 16384 end
+  return math.max(8192, tonumber(r.isl) + tonumber(r.concurrency))
+end
+
+local function row_of(r, case)
+  local tp, at_once = tonumber(r.tp), tonumber(r.concurrency)
   local vllm, inferencex = r.backend == "vllm", r.harness == "inferencex"
   local isl, osl = tonumber(r.isl), tonumber(r.osl)
   local ttft = tonumber(r.ttft_mean_ms) / 1e3
+  local is_wait = case.waits and tp < 8 and isl == 1024 and osl == 1024
   return {
-    run = ("%s, TP %d, %d to %d tokens, %d at once"):format(case_of(r), tp, isl, osl, at_once), case = case_of(r),
+    run = ("%s, TP %d, %d to %d tokens, %d at once"):format(case.name, tp, isl, osl, at_once), case = case.name,
     below_knee = ttft < 2,
     deployment = {
-      model = r.model, bitwidths = { model.bitwidth }, kv_bitwidth = model.kv_bitwidth,
-      kernel_set = vllm and "vllm_fp8" or "modern_fp8_static", cluster = ("%dx%s"):format(tp, systems[r.system]),
-      tensor_parallel = tp,
+      model = models[r.model] or r.model, bitwidths = { case.bits }, kv_bitwidth = case.kv,
+      kernel_set = case.kernel_set, cluster = ("%dx%s"):format(tp, systems[r.system]), tensor_parallel = tp,
       engine = {
-        scheduler = "vllm_v1", max_num_seqs = at_once, max_num_batched_tokens = vllm and 8192 or 16384,
+        scheduler = "vllm_v1", max_num_seqs = at_once, max_num_batched_tokens = step_tokens_of(r, case),
         enable_chunked_prefill = vllm, enable_prefix_caching = false, max_model_len = isl + osl,
         async_scheduling = inferencex,
       },
@@ -50,7 +76,7 @@ local function row_of(r)
       arrivals = "closed", concurrency = at_once, num_requests = 10 * at_once,
       prompt_tokens = lengths_of(r, isl), output_tokens = lengths_of(r, osl),
     },
-    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = inferencex and ttft or nil },
+    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = inferencex and not is_wait and ttft or nil },
   }
 end
 
@@ -59,11 +85,11 @@ local function rows()
   if not table_rows then return nil, why end
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do
-    local model = models[r.model]
-    local is_ours = systems[r.system] and model and model.precision == r.precision and r.mode == "agg"
-      and r.backend ~= "sglang" and r.copy == "0"
-    if is_ours then
-      local row = row_of(r)
+    local case = cases[("%s %s %s %s"):format(r.system, r.backend, r.model, r.precision)]
+    local is_plain = r.mode == "agg" and r.copy == "0" and tonumber(r.dp ~= "" and r.dp or 1) == 1
+      and r.ep == "1" and r.note ~= "perhaps_mtp"
+    if case and is_plain then
+      local row = row_of(r, case)
       if not seen[row.run] then list[#list + 1] = row end -- of one run on several days the first
       seen[row.run] = true
     end
@@ -71,15 +97,25 @@ local function rows()
   return list
 end
 
+local function group(name, metrics, differs)
+  return { name = name, keep = function(row) return row.case == name end, metrics = metrics, differs = differs }
+end
+
+local both, tpot_alone = { tpot = true, ttft = true }, { tpot = true }
+
 return runs.experiment {
-  name = "silicon", doc = "Llama-3.1-70B in FP8 and Qwen3-32B in 16 bits, closed loops on H100 and H200",
+  name = "silicon", doc = "Llama-3.1-70B, Qwen3-32B, gpt-oss-120b and DeepSeek-R1, closed loops on H100, H200 and B200",
   rows = rows, quick = 6,
   groups = {
-    { name = "H100, vLLM, FP8", keep = function(row) return row.case:find "H100.*FP8" end,
-      metrics = { tpot = true, ttft = true } },
-    { name = "H100, vLLM, 16 bits", keep = function(row) return row.case:find "16 bits" end,
-      metrics = { tpot = true } },
-    { name = "H200, TensorRT-LLM, FP8", keep = function(row) return row.case:find "H200" end,
-      metrics = { tpot = true, ttft = true } },
+    group("H100, vLLM, FP8", both),
+    group("H100, vLLM, 16 bits", tpot_alone),
+    group("H100, vLLM, gpt-oss", both),
+    group("H200, TensorRT-LLM, FP8", both),
+    group("H200, TensorRT-LLM, gpt-oss", both),
+    group("H200, TensorRT-LLM, DeepSeek", both),
+    group("B200, vLLM, FP8", both),
+    group("B200, vLLM, gpt-oss", both),
+    group("B200, TensorRT-LLM, NVFP4", both),
+    group("B200, TensorRT-LLM, DeepSeek", both),
   },
 }
