@@ -22,8 +22,8 @@ M.versions = { ["A100-80G"] = "1.0.0", ["H200-141G"] = "1.2.0rc5", ["B200-180G"]
 -- Where quantising activations was timed apart.
 M.has_static = { ["H200-141G"] = true, ["B200-180G"] = true }
 
--- A server times several libraries' products when it starts and takes the fastest; a table has those of one. NVFP4 under
--- TensorRT-LLM takes 14 us at a depth of 4,096 and 22 at 8,192 however few columns there are, and 9 and 13 by the
+-- A server times several libraries' products when it starts and takes the fastest; a table has those of one. NVFP4
+-- under TensorRT-LLM takes 14 us at a depth of 4,096 and 22 at 8,192 however few columns there are, and 9 and 13 by the
 -- kernels that vLLM chose: at each size the faster of both.
 M.tuned = { ["B200-180G"] = { dtype = "nvfp4", folder = "b200_sxm/vllm_0.24.0" } }
 

@@ -11,7 +11,9 @@
 -- Checkpoints of nvidia have static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find
 -- them while running. Experts on devices of their own, data-parallel attention and drafts are left out. Below the knee:
 -- the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs for each request where it is
--- decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their prices, not that.
+-- decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their prices, not that. What launching
+-- a prompt's layer takes under TensorRT-LLM was read off its runs with 1,024 tokens in on 4 and 8 GPUs and up to 8
+-- requests at once, which the claims leave out.
 local measured = require "lib.measured"
 
 local runs = require "fidelity.serving.parts.runs"
@@ -62,7 +64,7 @@ local function row_of(r, case)
   local is_wait = case.waits and tp < 8 and isl == 1024 and osl == 1024
   return {
     run = ("%s, TP %d, %d to %d tokens, %d at once"):format(case.name, tp, isl, osl, at_once), case = case.name,
-    below_knee = ttft < 2,
+    below_knee = ttft < 2, fitted = not vllm and isl == 1024 and at_once <= 8 and tp >= 4,
     deployment = {
       model = models[r.model] or r.model, bitwidths = { case.bits }, kv_bitwidth = case.kv,
       kernel_set = case.kernel_set, cluster = ("%dx%s"):format(tp, systems[r.system]), tensor_parallel = tp,
@@ -101,6 +103,40 @@ local function group(name, metrics, differs)
   return { name = name, keep = function(row) return row.case == name end, metrics = metrics, differs = differs }
 end
 
+-- What is missed, and why. Signs and sizes by number of GPUs are in this folder's README.
+local routed = "on one GPU steps come out too long, as random tokens visit fewer experts than the power law says, and "
+  .. "on 4 and 8 too short: kernels of the router are in no table"
+local spread = "runs said to cut each expert take as long as those that spread them, whose experts take 0.4 (prompts) "
+  .. "to 0.8 of the time by the table: all of them spread"
+local warm = "a prompt's step takes 10 to 100 ms more than its kernels on B200, which H100's runs do not show, and "
+  .. "long ones on one GPU 15 % more: tables are of short bursts, before the clocks fall"
+local queue = "from 64 requests at once on prompts wait for more than the step that is under way"
+
+-- Time per token of most groups leans to neither side: chosen after looking, by the worst of them.
+local most_lean = 0.12
+
+local function expect_no_lean(t)
+  local by_case = {}
+  for _, row in ipairs(t:rows {}) do
+    if row.below_knee and not row.fitted and row.tpot_error_ratio then
+      by_case[row.case] = by_case[row.case] or {}
+      table.insert(by_case[row.case], row.tpot_error_ratio)
+    end
+  end
+  local names = {}
+  for name in pairs(by_case) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local errors = by_case[name]
+    table.sort(errors)
+    local lean = runs.median(errors)
+    if name ~= "H200, TensorRT-LLM, DeepSeek" then
+      t:expect(("%s: the median of signed errors of time per token is within %g %% of none"):format(name,
+        100 * most_lean), math.abs(lean) <= most_lean, ("%+.1f %%"):format(100 * lean))
+    end
+  end
+end
+
 local both, tpot_alone = { tpot = true, ttft = true }, { tpot = true }
 
 return runs.experiment {
@@ -111,11 +147,14 @@ return runs.experiment {
     group("H100, vLLM, 16 bits", tpot_alone),
     group("H100, vLLM, gpt-oss", both),
     group("H200, TensorRT-LLM, FP8", both),
-    group("H200, TensorRT-LLM, gpt-oss", both),
-    group("H200, TensorRT-LLM, DeepSeek", both),
-    group("B200, vLLM, FP8", both),
-    group("B200, vLLM, gpt-oss", both),
+    group("H200, TensorRT-LLM, gpt-oss", both, { tpot = { why = routed, here = { 0.10, 0.19 } } }),
+    group("H200, TensorRT-LLM, DeepSeek", both, {
+      tpot = { why = spread, here = { 0.10, 0.19 } }, ttft = { why = spread, here = { 0.34, 0.62 } },
+    }),
+    group("B200, vLLM, FP8", both, { ttft = { why = warm, here = { 0.20, 0.36 } } }),
+    group("B200, vLLM, gpt-oss", both, { ttft = { why = warm, here = { 0.24, 0.40 } } }),
     group("B200, TensorRT-LLM, NVFP4", both),
-    group("B200, TensorRT-LLM, DeepSeek", both),
+    group("B200, TensorRT-LLM, DeepSeek", both, { ttft = { why = queue, here = { 0.18, 0.33 } } }),
   },
+  check = expect_no_lean,
 }

@@ -156,7 +156,7 @@ TEST(ReadSamples, AiconfiguratorExperts) {
   const SampleFile file = parse(header +
                                     "fp8,64,7168,2048,8,256,4,2,power_law_1.2,0.5\n"
                                     "bfloat16,1,7168,2048,8,256,1,1,balanced,0.2\n"
-                                    "nvfp4,1,7168,2048,8,256,1,1,balanced,0.2\n",
+                                    "mxfp3,1,7168,2048,8,256,1,1,balanced,0.2\n",
                                 "moe_perf.csv", options);
   EXPECT_EQ(file.format, "aiconfigurator");
   ASSERT_EQ(file.samples.size(), 2u);
@@ -171,7 +171,7 @@ TEST(ReadSamples, AiconfiguratorExperts) {
   EXPECT_EQ(query.routing, 1.2);
   EXPECT_EQ(file.samples[1].query.routing, 0);
   EXPECT_EQ(file.samples[1].source, "aiconfigurator");
-  EXPECT_THAT(file.warning("x"), HasSubstr("1 row with moe_dtype 'nvfp4'"));
+  EXPECT_THAT(file.warning("x"), HasSubstr("1 row with moe_dtype 'mxfp3'"));
   refused(header + "fp8,64,7168,2048,8,256,4,2,zipf,0.5\n", {"line 2", "'zipf'", "balanced"},
           "x.csv", options);
   refused(header + "fp8,64,7168,2048,8,256,4,2,power_law_9,0.5\n", {"line 2", "'power_law_9'"},
