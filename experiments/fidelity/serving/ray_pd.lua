@@ -66,9 +66,9 @@ local function rows()
   return list
 end
 
-local because = "steps of few requests come out 1.5 to 2 ms too short: experts of 4 bits have no measured kernel on "
-  .. "H100, and Ray Serve's time is not modelled; apart, TP 4 served more prompts than one engine reads, as if "
-  .. "some had been cached"
+local because = "steps of few requests come out 1.5 to 2 ms too short: experts in MXFP4 are priced as Marlin's, though "
+  .. "vLLM may have run Triton's, and Ray Serve's time is not modelled; apart, TP 4 served more prompts than one "
+  .. "engine reads, as if some had been cached"
 
 return runs.experiment {
   name = "ray_pd", doc = "gpt-oss-120b on H100, collocated or with prefill and decode apart, closed loops",
