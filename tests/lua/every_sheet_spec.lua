@@ -24,6 +24,7 @@ end
 local function peak_of(device, dtype)
   local rates = ts.device(device).flop_per_s
   if dtype == "fp8" then return rates.fp8 end
+  if dtype == "nvfp4" then return rates.fp4 end
   return math.max(rates.fp16 or 0, rates.bf16 or 0)
 end
 
@@ -34,7 +35,7 @@ describe("prices on every sheet", function()
     local checked = 0
     for _, device in ipairs(names) do
       local _, profile = priced(device)
-      for _, dtype in ipairs(profile and { "bfloat16", "int4_wo", "int8_wo", "fp8" } or {}) do
+      for _, dtype in ipairs(profile and { "bfloat16", "int4_wo", "int8_wo", "fp8", "nvfp4" } or {}) do
         local peak = peak_of(device, dtype)
         for _, m in ipairs(peak and { 64, 512, 4096, 32768 } or {}) do
           for _, side in ipairs { 4096, 14336 } do
@@ -96,6 +97,21 @@ describe("prices on every sheet", function()
       assert.is_true(ratio > 0.99 and ratio < 1.02, ("%s: %.3f"):format(dtype, ratio))
       local few = { dtype = dtype, m = 8, n = 14336, k = 8192 }
       assert.is_true(h100:gemm_s(few) / h200:gemm_s(few) > 1.3, dtype)
+    end
+  end)
+
+  it("take Blackwell's boards by B200's tables, and fewer bits as no slower there", function()
+    local b200 = ts.profile { device = "B200-180G", kernel_set = "vllm_fp4" }
+    for _, device in ipairs { "B200-180G", "B300", "GB200" } do
+      local profile = ts.profile { device = device, kernel_set = "vllm_fp4" }
+      for _, m in ipairs { 64, 1024, 8192 } do
+        local function seconds(of, dtype) return of:gemm_s { dtype = dtype, m = m, n = 28672, k = 8192 } end
+        local ratio = seconds(profile, "nvfp4") / seconds(b200, "nvfp4")
+        assert.is_true(ratio > 0.55 and ratio < 1.15, ("%s, %d rows: %.2f"):format(device, m, ratio))
+        local four, eight, full = seconds(profile, "nvfp4"), seconds(profile, "fp8"), seconds(profile, "bfloat16")
+        assert.is_true(four < eight and eight < full, ("%s, %d rows: %.3g, %.3g, %.3g s"):format(device, m, four, eight,
+          full))
+      end
     end
   end)
 end)
