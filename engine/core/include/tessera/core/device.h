@@ -22,7 +22,7 @@ inline constexpr double kDefaultPcieBytesPerS = 15.75e9;
 inline constexpr double kMaxBytesPerS = 1e15;
 inline constexpr double kMaxGbps = 8e6;
 
-/// Dtypes that devices have rates of: fp16 (required), fp32, bf16, int8, fp8, int4.
+/// Dtypes that devices have rates of: fp16 (required), fp32, bf16, int8, fp8, int4, fp4.
 std::vector<std::string_view> flop_dtypes();
 
 /// A GPU type, by its data sheet. One small JSON file each.
@@ -32,7 +32,7 @@ struct Device {
   double memory_bytes = 0;  ///< as the driver reports it (after ECC), not the number on the box
   double memory_bytes_per_s = 0;  ///< peak
   std::map<std::string, double>
-      flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4
+      flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4, fp4
   double compute_capability = kDefaultComputeCapability;  ///< 7.5
   /// Streaming multiprocessors (compute units of AMD's); absent: see multiprocessors_of.
   std::optional<double> num_multiprocessors;
@@ -76,7 +76,7 @@ struct Fields<Device> {
                                           .max = kMaxBytesPerS}),
       field<&Device::flop_per_s, FlopRates>(
           {.name = "flop_per_s",
-           .doc = "Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4",
+           .doc = "Dense peak rate by dtype: fp16 (required), fp32, bf16, int8, fp8, int4, fp4",
            .unit = "FLOP/s",
            .min = 1e6,
            .max = 1e18,
