@@ -57,9 +57,14 @@ std::vector<KernelSet> preferred(const std::vector<KernelSet>& sets,
                                  const std::vector<Device>& devices,
                                  const std::vector<std::int32_t>& bitwidths,
                                  std::string_view runtime) {
+  // CPUs are what our own runtime is for, so nobody else's is taken there unasked.
+  const bool on_cpus = std::all_of(devices.begin(), devices.end(),
+                                   [](const Device& device) { return device.backend == "cpu"; });
   const auto first_of = [&](std::string_view wanted) {
     return std::find_if(sets.begin(), sets.end(), [&](const KernelSet& set) {
-      return (wanted.empty() || set.runtime == wanted) && has_kernel(set, devices, bitwidths);
+      const bool suits =
+          wanted.empty() ? !on_cpus || set.runtime != "llama.cpp" : set.runtime == wanted;
+      return suits && has_kernel(set, devices, bitwidths);
     });
   };
   auto best = first_of(runtime);

@@ -4,6 +4,7 @@ local bound_words = require "tessera.planning.bound_words"
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
+local host_memory = require "tessera.planning.host_memory"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
 local planner_names = require "tessera.plugins.planners"
@@ -243,11 +244,17 @@ local function plan_of(given, chosen, show)
   local problem = ts.problem(description)
   show(problem)
   local plan, why = ts.plan(problem, chosen)
-  if plan or not is_default or why.code ~= "infeasible" then return plan, plan and problem or why end
+  if plan or why.code ~= "infeasible" then return plan, plan and problem or why end
+  local function with_host()
+    local larger, of, words = host_memory.plan(description, problem, chosen)
+    if not larger then return nil, why end
+    return larger, of, words
+  end
+  if not is_default then return with_host() end
   description.quality = nil
   problem = ts.problem(description)
   plan, why = ts.plan(problem, chosen)
-  if not plan then return nil, why end
+  if not plan then return with_host() end
   return plan, problem, ("Nothing fits with a predicted rise of perplexity of at most %g %%: fewer bits are in use, "
     .. "at theta %g\n"):format(100 * default_quality.max_perplexity_increase, problem.theta)
 end
