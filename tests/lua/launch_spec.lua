@@ -472,11 +472,11 @@ describe("plan:export llama.cpp", function()
     local host_memory = require "tessera.planning.host_memory"
     local description = { model = "llama-3.3-70b", cluster = "1xRTX-3090", runtime = "llama.cpp",
       workload = { batch_size = 1, prompt_tokens = 512, output_tokens = 128 } }
-    local problem = ts.problem(description)
-    assert.equal("llama.cpp", problem.memory)
-    local none, why = ts.plan(problem)
+    local given = ts.problem(description)
+    assert.equal("llama.cpp", given.memory)
+    local none, why = ts.plan(given)
     declines("infeasible", "smallest need", none, why)
-    local plan, larger, words = host_memory.plan(description, problem, {})
+    local plan, larger, words = host_memory.plan(description, given, {})
     assert.equal("host-memory", plan.stages[1].device)
     assert.matches("64.00 GiB at 89.6 GB/s, assumed", words)
     assert.same({ 4 }, larger.bitwidths)
@@ -492,7 +492,7 @@ describe("plan:export llama.cpp", function()
     assert.is_nil(engine.options["--tensor-split"])
     assert.equal("0", engine.variables.CUDA_VISIBLE_DEVICES)
     -- Who asks another planner, or another runtime, gets what he asked for.
-    assert.is_nil(host_memory.plan(description, problem, { planner = "uniform" }))
+    assert.is_nil(host_memory.plan(description, given, { planner = "uniform" }))
     description.runtime = "vllm"
     assert.is_nil(host_memory.plan(description, ts.problem(description), {}))
   end)
