@@ -65,8 +65,24 @@ local function split_of(engine)
   return table.concat(counts, ",")
 end
 
+-- Where one GPU lacks room for a mixture of experts: of so many first layers the experts alone stay with the host, and
+-- attention with its cache goes to the GPU, in as much memory as the plan's whole layers take there; nil where the plan
+-- has no such host, or attention alone has no room. Expert weights are counted as those that a token does not visit.
+local function layers_of_host_experts(layout, engine)
+  local model, on_gpu = layout.model, gpu_stages(engine)
+  local unvisited = (model.num_parameters - model.num_active_parameters) / model.num_layers
+  if #on_gpu ~= 1 or #engine.stages ~= 2 or unvisited <= 0 then return nil end
+  local memory, count = on_gpu[1].memory, on_gpu[1].num_layers
+  local expert_bytes = memory.weight_bytes / count * unvisited / model.layer_parameters
+  local rest_bytes = (memory.weight_bytes + memory.kv_cache_bytes) / count - expert_bytes
+  local room = count * (expert_bytes + rest_bytes) - model.num_layers * rest_bytes
+  if room < 0 then return nil end
+  return math.ceil(model.num_layers - room / expert_bytes)
+end
+
 -- Layers on GPUs, and the output layer, which llama.cpp counts as one more.
-local function gpu_layers(engine)
+local function gpu_layers(layout, engine)
+  if layers_of_host_experts(layout, engine) then return layout.model.num_layers + 1 end
   local stages = gpu_stages(engine)
   local count = #stages > 0 and 1 or 0
   for _, stage in ipairs(stages) do count = count + stage.num_layers end
@@ -121,12 +137,18 @@ end
 local function cache_tokens(layout, engine)
   local workload = layout.workload
   local request = workload.max_prompt_tokens + workload.max_output_tokens
-  local tokens = math.huge
+  local tokens, host_experts = math.huge, layers_of_host_experts(layout, engine)
   for _, stage in ipairs(engine.stages) do
     local memory = stage.memory
     local used = weight_bytes(layout, stage) + memory.embedding_bytes + memory.activation_bytes
     local left = memory.capacity_bytes - memory.reserve_bytes - used
-    tokens = math.min(tokens, left * cache_share / (memory.kv_cache_bytes / (engine.batch_size * request)))
+    local token_bytes = memory.kv_cache_bytes / (engine.batch_size * request)
+    local held = left * cache_share / token_bytes
+    if host_experts and stage.backend ~= "cpu" then -- beside the plan's tokens, of all layers
+      local free = math.max(0, left - memory.kv_cache_bytes) * cache_share
+      held = request + free / (token_bytes * layout.model.num_layers / stage.num_layers)
+    end
+    tokens = math.min(tokens, held)
   end
   return tokens
 end
@@ -150,11 +172,13 @@ local function options_of(layout, engine, index, weights)
   local cache, limits = cache_types[engine.kv_bitwidth], engine.limits
   local options = {
     { "--model", weights.id }, { "--alias", layout.model.name },
-    { "--n-gpu-layers", gpu_layers(engine) },
+    { "--n-gpu-layers", gpu_layers(layout, engine) },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
     { "--parallel", limits.max_num_seqs }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },
     { "--host", common.listen_address }, { "--port", common.port(index) },
   }
+  local host_experts = layers_of_host_experts(layout, engine)
+  if host_experts then table.insert(options, 4, { "--n-cpu-moe", host_experts }) end
   if #gpu_stages(engine) > 1 then
     table.insert(options, 4, { "--split-mode", "layer" })
     table.insert(options, 5, { "--tensor-split", split_of(engine) })
@@ -192,11 +216,11 @@ function M.gpu_variables(engine)
 end
 
 --- Options of the engine that its commands are read back by.
-function M.expected(_, engine)
+function M.expected(layout, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
     ["--tensor-split"] = #gpu_stages(engine) > 1 and split_of(engine) or nil,
-    ["--n-gpu-layers"] = tostring(gpu_layers(engine)), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
+    ["--n-gpu-layers"] = tostring(gpu_layers(layout, engine)), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
     ["--parallel"] = engine.limits and tostring(engine.limits.max_num_seqs),
     ["--ctx-size"] = engine.limits and tostring(engine.limits.ctx_size),
   }, {}
