@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "parts.h"
 #include "tessera/core/text.h"
 #include "tessera/solver/plan/build_plan.h"
@@ -18,6 +20,21 @@ void set_runtime(PlanSummary& plan, Runtime runtime) {
   plan.problem = LoweredProblem(std::move(problem));
 }
 
+/// llama.cpp puts all requests into one step, and its stages take turns.
+std::optional<std::string> overlap_obstacle(const PipelinePlan& pipeline) {
+  const auto num_stages =
+      std::count_if(pipeline.stages.begin(), pipeline.stages.end(),
+                    [](const PlanStage& stage) { return stage.num_layers > 0; });
+  const std::int64_t batch_size = pipeline.problem.batch()->workload.batch_size;
+  const std::int64_t least =
+      std::min(pipeline.prefill_micro_batch_size, pipeline.decode_micro_batch_size);
+  if (num_stages < 2 || least >= batch_size) return std::nullopt;
+  return fmt::format(
+      "llama.cpp's stages take turns: its {} requests go through them in one step, not in "
+      "micro-batches of {}",
+      batch_size, least);
+}
+
 /// What stands in the way of a plan whose problems are for the runtime.
 std::vector<std::string> obstacles(Runtime runtime, const Plan& plan) {
   std::vector<std::string> found = launch_obstacles(runtime, plan, placement_of(plan));
@@ -26,6 +43,8 @@ std::vector<std::string> obstacles(Runtime runtime, const Plan& plan) {
     const Instance& instance = pipeline.problem.instance();
     const auto violation = find_violation(instance, candidate_of(instance, pipeline));
     if (violation) found.push_back(violation->message);
+    if (runtime != Runtime::llama_cpp) return;
+    if (auto overlap = overlap_obstacle(pipeline)) found.push_back(*std::move(overlap));
   };
   if (const auto* pipeline = std::get_if<PipelinePlan>(&plan)) {
     add_of(*pipeline);
