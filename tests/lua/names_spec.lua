@@ -327,9 +327,20 @@ describe("a model's name", function()
     local function said(cluster) return taken.text(model, ts.cluster(cluster)) end
     assert.matches("^H100%-NVL: PCIe between the cards; where NVLink bridges join pairs %(300 GB/s%), write @bridges",
       said "2xH100-NVL")
-    assert.equal(1, select(2, said "4xA6000+2xA6000":gsub("A6000:", "")))
-    for _, cluster in ipairs { "4xA6000@bridges", "1xA6000+1xA6000", "8xH100-80G", "2xT4-16G" } do
+    assert.equal(1, select(2, said "4xA6000+2xA6000":gsub("A6000: PCIe", "")))
+    for _, cluster in ipairs { "4xA6000@bridges", "1xA6000+1xA6000", "8xH100-80G", "2xT4-16G@no-peer" } do
       assert.equal("", said(cluster), cluster)
+    end
+  end)
+
+  it("says which cards were taken to reach each other's memory", function()
+    local taken, model = require "tessera.cli.taken", ts.model "opt-13b"
+    local function said(cluster) return taken.text(model, ts.cluster(cluster)) end
+    assert.matches("^T4%-16G: taken to reach each other's memory over PCIe; .* write @no%-peer", said "2xT4-16G")
+    assert.matches("^A100%-80G: taken to reach", said "2xA100 80GB PCIe":match "[^\n]*taken to reach[^\n]*")
+    for _, cluster in ipairs { "1xT4-16G", "2xRTX-4090", "1xT4-16G+1xT4-16G", "8xMI300X", "2xM2-Max-96G",
+      { { "T4-16G", 2 }, peer_access = true } } do
+      assert.equal("", said(cluster))
     end
   end)
 

@@ -165,11 +165,13 @@ int link(lua_State* L) {
       lua_kit::check_integer(L, 2, "cluster:link from (0-based device index)", 0, last);
   const auto to = lua_kit::check_integer(L, 3, "cluster:link to (0-based device index)", 0, last);
   const Link found = cluster.link(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
-  lua_createtable(L, 0, 4);
+  const Node& node = cluster.nodes[cluster.devices[static_cast<std::size_t>(from)].node_index];
+  lua_createtable(L, 0, 5);
   lua_kit::set_number(L, "bytes_per_s", found.bytes_per_s);
   lua_kit::set_number(L, "latency_s", found.latency_s);
   lua_kit::set_text(L, "kind", found.kind);
   lua_kit::set_boolean(L, "peer_access", found.peer_access);
+  lua_kit::set_boolean(L, "peer_access_by_sheet", !node.peer_access.has_value());
   return 1;
 }
 
@@ -319,9 +321,9 @@ const lua_kit::ObjectType<Cluster>& lua_kit::object_type<Cluster>() {
       .fields = fields_of<Cluster>(),
       .methods =
           {{"link", guarded<link>, "(from: integer, to: integer): table",
-            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices), "
-            "and "
-            "peer_access: false where what goes over PCIe passes the host's memory"},
+            "bytes_per_s, latency_s and kind of the link between two devices (0-based indices); "
+            "peer_access: false where what goes over PCIe passes the host's memory; "
+            "peer_access_by_sheet: whether only sheets say so"},
            {"part", lua_kit::guarded<part>, "(devices: integer[]): tessera.Cluster",
             "The same nodes and links with some of the devices: their indices (0-based), "
             "ascending"},

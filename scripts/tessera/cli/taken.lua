@@ -65,18 +65,24 @@ function M.bitwidths(model, given)
   return given or bits and bits < 16 and { bits } or nil
 end
 
--- Cards that take an NVLink bridge, two of them on a node whose bridges nobody named: nobody can tell whether they have
--- one, and it changes what tensor parallelism costs.
-local function without_bridges(cluster)
+-- Two cards of a type that talk over PCIe, where nobody can tell what changes what tensor parallelism costs: whether a
+-- bridge joins such as take one, and whether they reach each other's memory.
+local function unsaid_of_pcie(cluster)
   local places, first, is_known, lines = cluster:places(), {}, {}, {}
   for i, device in ipairs(cluster.devices) do
     local key = ("%s on %d"):format(device.name, places[i].node_index)
     local before, bridge = first[key], device.nvlink_bridge_bytes_per_s
-    if before and bridge and not is_known[device.name] then -- by the first two of a type
+    if before and not is_known[device.name] then -- by the first two of a type
       is_known[device.name] = true
-      if cluster:link(before, i - 1).kind == "pcie" then
+      local link = cluster:link(before, i - 1)
+      if link.kind == "pcie" and bridge then
         lines[#lines + 1] = ("%s: PCIe between the cards; where NVLink bridges join pairs (%g GB/s), write @bridges "
           .. "behind the cluster\n"):format(device.name, bridge / 1e9)
+      end
+      local unsaid = link.peer_access and link.peer_access_by_sheet and device.compute_capability > 1
+      if link.kind == "pcie" and unsaid then
+        lines[#lines + 1] = ("%s: taken to reach each other's memory over PCIe; where they do not, as in most virtual "
+          .. "machines (nvidia-smi topo -p2p r), write @no-peer behind the cluster\n"):format(device.name)
       end
     end
     first[key] = before or i - 1
@@ -84,12 +90,12 @@ local function without_bridges(cluster)
   return lines
 end
 
---- Lines that say which sheets were taken for names that fit several, of which cards bridges were not counted, and what
+--- Lines that say which sheets were taken for names that fit several, what nobody said of cards on PCIe, and what
 --- the model's name tells of its weights; "" where there is nothing to say.
 function M.text(model, cluster)
   local lines = {}
   for i, note in ipairs(cluster and cluster:notes() or {}) do lines[i] = note .. "\n" end
-  for _, line in ipairs(cluster and without_bridges(cluster) or {}) do lines[#lines + 1] = line end
+  for _, line in ipairs(cluster and unsaid_of_pcie(cluster) or {}) do lines[#lines + 1] = line end
   local bits, format = model.checkpoint_bits, model.checkpoint_format
   if bits or format then
     lines[#lines + 1] = ("%s: weights%s%s, by its name\n"):format(model.checkpoint,
