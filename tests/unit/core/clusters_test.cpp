@@ -368,6 +368,26 @@ TEST(ClusterText, BridgesAreAskedFor) {
   EXPECT_FALSE(mixed.nodes[2].nvlink_bridges);
 }
 
+TEST(ClusterText, SaysWhetherCardsReachEachOthersMemory) {
+  const auto reaches = [](const Cluster& cluster) { return cluster.link(0, 1).peer_access; };
+  EXPECT_TRUE(reaches(cluster_from_text("2xL4", datasets())));
+  EXPECT_FALSE(reaches(cluster_from_text("2xL4@no-peer", datasets())));
+  EXPECT_FALSE(reaches(cluster_from_text("2xL4@100Gbps@no-peer", datasets())));
+  EXPECT_FALSE(reaches(cluster_from_text("2xRTX-4090", datasets())));
+  EXPECT_FALSE(reaches(cluster_from_text("(1xL4+1xRTX-4090)", datasets())));
+  EXPECT_TRUE(reaches(cluster_from_text("8xH100-80G@no-peer", datasets())));  // over NVLink
+  // A node goes before the sheets, and is kept in its file.
+  const Json box = json_of(R"({"nodes": [{"name": "a", "devices": [["RTX-4090", 2]],
+                               "peer_access": true}]})");
+  const Cluster patched = cluster_from_json(box, "box.json", datasets());
+  EXPECT_TRUE(reaches(patched));
+  EXPECT_TRUE(reaches(cluster_from_json(to_json(patched), "again.json", datasets())));
+  const Cluster apart = cluster_from_text("2xL4@no-peer", datasets());
+  EXPECT_FALSE(reaches(cluster_from_json(to_json(apart), "again.json", datasets())));
+  expect_error(ErrorCode::invalid_argument, {"'@no-peer' says what another"},
+               [] { cluster_from_text("2xL4@no-peer@no-peer", datasets()); });
+}
+
 TEST(ClusterText, MalformedTextsSayWhatIsWrong) {
   const auto bad = [](ErrorCode code, const std::string& text,
                       const std::vector<std::string>& parts) {
