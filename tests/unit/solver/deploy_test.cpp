@@ -255,9 +255,13 @@ TEST(PlanServing, StagesOfAPipelineHaveOneKernelSet) {
   EXPECT_EQ(plans.rows.front().parts.front().device, "V100-32G+A100-40G");
 }
 
-// A token at a time: two cards that share each layer are faster than two in a row.
+// A token at a time: two cards that share each layer are faster than two in a row, where a driver
+// lets them reach each other's memory.
 TEST(PlanServing, GroupsOfUnlikeDevicesServeWhatNoTypeIsFastEnoughFor) {
   ServingRequest request = request_of("(1xRTX-3090+1xRTX-4090)", ServingGoal::rate);
+  Cluster cluster = *request.cluster;
+  cluster.nodes.front().peer_access = true;
+  request.cluster = std::make_shared<const Cluster>(std::move(cluster));
   request.model = shipped("qwen2.5-32b");
   request.bitwidths = {4};
   request.slos = {slo_of(20, 1)};
