@@ -8,13 +8,11 @@ local ts = require "tessera"
 local intervals = require "fidelity.fit.intervals"
 
 local arguments = arg or {}
-local db, out = arguments[1], arguments[2]
-if not db then
-  core.raise("invalid_argument", "fit_intervals: the results file comes first, as in -- served.db [FILE.json]", "arg")
-end
+local db, out = arguments[1] or "served.db", arguments[2]
 local list, missing = intervals.of_results(db)
 if not list then
-  core.raise("not_found", ("fit_intervals: %s has no rows of %s; run it first"):format(db, missing), db)
+  print(("%s has no rows of %s; run it first, as above"):format(db, missing))
+  return
 end
 
 local shown = {}

@@ -110,10 +110,12 @@ return ts.experiment {
       expect_gain(t, "FP8 reads prompts faster", device, "prefill_s", full, fp8, 1.2, 2)
       expect_gain(t, "and answers sooner", device, "ttft_mean_s", full, fp8, 1.1, 6)
     end
-    -- When it hurts: weights of 4 or 8 bits alone are expanded before products in 16 bits.
+    -- When it hurts: weights of 4 or 8 bits alone are expanded before products in 16 bits. Whole runs of Qwen3-8B that
+    -- came at once took 1.27 and 1.45 times as long on an A100 (gpustack), so up to 1.5; it was 1.3 before Marlin's
+    -- rate there was known.
     for _, bits in ipairs { fp8, four } do
       expect_gain(t, ("weights of %d bits alone read prompts slower"):format(bits.bitwidth), "A100-80G", "prefill_s",
-        bits, full, 1.02, 1.3)
+        bits, full, 1.02, 1.5)
       expect_gain(t, "and complete fewer requests", "A100-80G", "capacity_per_s", bits, full, 0.85, 1)
     end
     -- Memory is what capacity waits for on the L4, not on the H200, which has room for all 256 seats.

@@ -12,8 +12,10 @@ namespace {
 
 using serving::Replica;
 
-// Sizes of batches at which rates are bounded.
-constexpr std::int64_t kBatchSizes[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+// Sizes of batches at which rates are bounded: a row more may take another round of tiles, before
+// which a GPU serves most (opt-1.3b on A100: 384 requests 9 % more than 400).
+constexpr std::int64_t kBatchSizes[] = {1,   2,   4,   8,   16,  32,  64,  96,  128,
+                                        192, 256, 320, 384, 448, 512, 768, 1024};
 // Prompts in a step that is priced, at most: more of them cost no less each.
 constexpr std::int64_t kMostPrompts = 100'000;
 constexpr double kLeast_s = 1e-12;

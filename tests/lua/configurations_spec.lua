@@ -70,7 +70,7 @@ describe("configurations", function()
     support.raises("not_found", "no scheme is called 'int5'; did you mean", function()
       ts.configurations { schemes = { "int5" } }
     end)
-    support.raises("out_of_range", "tensor_parallel[2]: a whole number in [1, 1024]", function()
+    support.raises("out_of_range", "tensor_parallel[2]", function()
       ts.configurations { tensor_parallel = { 1, 0 } }
     end)
     support.raises("invalid_argument", "2 is there twice", function()

@@ -17,8 +17,8 @@ describe("kernel_set = \"auto\"", function()
       ["4xT4-16G"] = { "vllm" }, -- FP8 has nothing of its own there
       ["2xA100-80G+4xT4-16G"] = { "vllm_fp8", "vllm" }, -- 8 bits of either kind on the A100s, INT8 alone on the T4s
       ["1xMI300X"] = { "vllm_rocm" },
-      ["2xP100-12G"] = { "tessera" }, -- no public runtime runs there
-      ["1xT4-16G+1xP100-12G"] = { "vllm", "tessera" }, -- the P100 may be left out, or the plan be what it has alone
+      ["2xP100-12G"] = { "llama_cpp" }, -- no other public runtime runs there
+      ["1xT4-16G+1xP100-12G"] = { "vllm", "llama_cpp" }, -- the P100 may be left out, or the plan be what it has alone
       ["1xMI300X+1xT4-16G"] = { "vllm", "vllm_rocm" },
       ["1xRTX-PRO-6000"] = { "vllm_fp8" },
     } do

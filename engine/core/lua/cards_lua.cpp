@@ -28,6 +28,16 @@ OptionType option_type(const std::string& name, const std::string& where) {
   return found->second;
 }
 
+/// As Lua has it.
+std::string lua_text(const Json& value) {
+  std::string text = json_text(value);
+  if (value.is_array()) {
+    text.front() = '{';
+    text.back() = '}';
+  }
+  return text;
+}
+
 /// The list under `key` of a card; none where it has none.
 const Json& list_of(JsonFields& fields, const char* key) {
   static const Json none = Json::array();
@@ -58,7 +68,7 @@ OptionSpec option_spec(lua_kit::Reference& reference, const Json& item) {
   spec.min = fields.number("min", low, high, spec.min);
   spec.max = fields.number("max", low, high, spec.max);
   spec.required = fields.boolean("required", false);
-  if (fields.has("default")) spec.default_text = reference.keep(json_text(fields.at("default")));
+  if (fields.has("default")) spec.default_text = reference.keep(lua_text(fields.at("default")));
   for (const Json& choice : list_of(fields, "choices")) {
     spec.choices.push_back(reference.keep(text_of(choice, fields.path_of("choices"))));
   }

@@ -8,6 +8,8 @@
 
 #include "counts.h"
 #include "layer_operators.h"
+#include "profiled_queries.h"
+#include "stand_ins.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/collectives.h"
 #include "tessera/cost/prediction_sum.h"
@@ -228,37 +230,14 @@ class Profiled final : public ProfiledModel {
     return price;
   }
 
-  /// A time of one dtype or bitwidth taken over for another.
-  static Prediction carried(const Prediction& from, double ratio) {
-    return carried_to(from, from.seconds.value * ratio);
-  }
-  static Prediction carried_to(Prediction from, double seconds) {
-    from.seconds.value = seconds;
-    from.method += ", carried over by roofline ratio";
-    return modelled(std::move(from));
-  }
-
-  /// A kernel that was measured in 16 bits says by its weights' bytes what it takes in others.
-  static Prediction at_dtype(Prediction from) {
-    from.method += ", carried over by the dtype";
-    return modelled(std::move(from));
-  }
-
   /// The part of kernels that are tuned for these experts; nullptr where they have none.
   const ProfilePart* tuned_part(OpQuery query) const {
     if (query.op != Op::experts || !query.name.empty()) return nullptr;
     query.name = kTunedExperts;
     const ProfilePart* part = profile_->find(query);
-    return part != nullptr && kernels_.tuned_experts.value_or(lists(*part, query)) ? part : nullptr;
-  }
-
-  bool lists(const ProfilePart& part, const OpQuery& query) const {
-    return std::any_of(part.tuned.begin(), part.tuned.end(), [&](const TunedExperts& tuned) {
-      return tuned.num_experts == query.num_experts / query.num_devices &&
-             tuned.device == profile_->device.name &&
-             std::find(tuned.inner_sizes.begin(), tuned.inner_sizes.end(), query.inner_size) !=
-                 tuned.inner_sizes.end();
-    });
+    return part != nullptr && kernels_.tuned_experts.value_or(lists(*part, profile_->device, query))
+               ? part
+               : nullptr;
   }
 
   /// The part of the dtype, or of 16 bits; nullptr where no experts were measured.
@@ -377,20 +356,6 @@ class Profiled final : public ProfiledModel {
     return at_kv_bitwidth(*direct, shape, bitwidth, kv_bitwidth, work, roofline_s);
   }
 
-  /// Borrows the shape for as long as it lives.
-  static OpQuery layer_query(const LayerShape& shape, std::int32_t bitwidth,
-                             const LayerWork& work) {
-    OpQuery query;
-    query.op = Op::layer;
-    query.phase = work.phase;
-    query.bitwidth = bitwidth;
-    query.batch_size = work.batch_size;
-    query.tokens = work.tokens;
-    query.context_tokens = work.context_tokens;
-    query.layer = std::shared_ptr<const LayerShape>(std::shared_ptr<void>(), &shape);
-    return query;
-  }
-
   double rows_of(const LayerWork& work) const {
     if (work.phase == Phase::decode && work.tokens == 1)
       return kernels_.padded_rows(work.batch_size);
@@ -438,7 +403,7 @@ class Profiled final : public ProfiledModel {
   Prediction attention_op(const LayerShape& shape, const std::string& kv_dtype,
                           const LayerWork& work) const {
     if (shape.latent_width) return latent_attention(shape, kv_dtype, work);
-    OpQuery query = attention_query(shape, work);
+    OpQuery query = attention_query(shape, work, dtype_of(16));
     query.kv_dtype = kv_dtype;  // without a part of it: the 16-bit one by the bytes' ratio
     Prediction price = op(query);
     const double visible =
@@ -479,7 +444,7 @@ class Profiled final : public ProfiledModel {
   /// and values of every head say nothing of it.
   Prediction latent_attention(const LayerShape& shape, const std::string& kv_dtype,
                               const LayerWork& work) const {
-    OpQuery query = latent_query(attention_query(shape, work), shape);
+    OpQuery query = latent_query(attention_query(shape, work, dtype_of(16)), shape);
     query.kv_dtype = kv_dtype;
     if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
     const AttentionWork attention =
@@ -487,22 +452,6 @@ class Profiled final : public ProfiledModel {
                        work.tokens, work.context_tokens);
     const double seconds = attention_rates(profile_->device, kernels_).seconds(attention);
     return {{seconds, Provenance::modelled, std::nullopt}, "roofline", {}};
-  }
-
-  OpQuery attention_query(const LayerShape& shape, const LayerWork& work) const {
-    OpQuery query;
-    query.op = Op::attention;
-    query.phase = work.phase;
-    query.dtype = dtype_of(16).empty() ? "bfloat16" : dtype_of(16);
-    query.batch_size = work.batch_size;
-    query.tokens = work.tokens;
-    query.context_tokens = work.context_tokens;
-    const AttentionShape attention = attention_shape(shape);
-    query.num_heads = attention.num_heads;
-    query.num_kv_heads = attention.num_kv_heads;
-    query.head_dim = attention.head_dim;
-    query.window = attention.window;
-    return query;
   }
 
   void add_elementwise(const LayerShape& shape, double rows, PredictionSum& sum) const {

@@ -16,7 +16,9 @@ local M = {}
 M.source = "ai-dynamo/aiconfigurator (Apache-2.0), TensorRT-LLM"
 
 -- Our device -> folder of the source.
-M.folders = { ["A100-80G"] = "a100_sxm", ["H200-141G"] = "h200_sxm", ["B200-180G"] = "b200_sxm", L40S = "l40s" }
+M.folders = {
+  ["A100-80G"] = "a100_sxm", ["H200-141G"] = "h200_sxm", ["B200-180G"] = "b200_sxm", L40S = "l40s",
+}
 M.versions = { ["A100-80G"] = "1.0.0", ["H200-141G"] = "1.2.0rc5", ["B200-180G"] = "1.2.0rc5", L40S = "1.0.0" }
 
 -- Where quantising activations was timed apart.

@@ -33,8 +33,8 @@ local ungated = {
 -- experts a device has, and of which inner size. Without one it takes a guess at them: 1.5 to 2 times as long on A100.
 -- `kernels`: of a dtype with several, the one that vLLM chooses for experts that are not spread over devices; false:
 -- none.
--- `also`: of a dtype that was measured of few shapes, other points of the same kernel: MXFP4 with activations of 16 bits
--- has a scale for 32 weights where INT4 has one for 128, 4.25 bits for 4.1. FlashInfer's kernels are
+-- `also`: of a dtype that was measured of few shapes, other points of the same kernel: MXFP4 with activations of 16
+-- bits has a scale for 32 weights where INT4 has one for 128, 4.25 bits for 4.1. FlashInfer's kernels are
 -- TensorRT-LLM's. MXFP4 under vLLM on H200 is Marlin, which runs where Triton's kernels for gpt-oss are not there or
 -- not asked for; it expands INT4 as it does MXFP4, and of that experts like DeepSeek's were measured, of MXFP4 a layer
 -- of 896 of which a token picks 16: fitted with it, steps of few requests of gpt-oss come out 0.25 ms shorter.

@@ -125,14 +125,19 @@ function M.profile(device, kind)
 end
 
 -- Attention to latents, and on Hopper products with weights of 4 and 8 bits, as TensorRT-LLM runs them: no table has
--- those of vLLM, whose Machete is CUTLASS's kernel for mixed inputs as well. Another runtime's kernels are no measurement
--- of these.
+-- those of vLLM, whose Machete is CUTLASS's kernel for mixed inputs as well. Another runtime's kernels are no
+-- measurement of these.
 local function of_tensorrt_llm(device)
-  return parts.edited(ts.profile { device = device, kernel_set = "modern" }, function(json)
+  local function is_taken(part)
+    return device == "H200-141G" and part.op == "gemm" and part.dtype:match "_wo$" or part.name == "latent"
+  end
+  local profile, has_one = ts.profile { device = device, kernel_set = "modern" }, false
+  for _, part in ipairs(profile.parts) do has_one = has_one or is_taken(part) end
+  if not has_one then return nil end
+  return parts.edited(profile, function(json)
     local kept = {}
     for _, part in ipairs(json.parts) do
-      local of_machete = device == "H200-141G" and part.op == "gemm" and part.dtype:match "_wo$"
-      if of_machete or part.name == "latent" then
+      if is_taken(part) then
         part.provenance, part.held_out, part.beyond, part.num_points = "modelled", nil, nil, 0
         if not part.source:match "^carried" then part.source = part.source .. "; taken for vLLM's" end
         kept[#kept + 1] = part

@@ -23,11 +23,12 @@ local read = options.card {
       doc = "Of whole models or of fingerprints" },
     { name = "memory_method", type = "choice", default = "M2", choices = extrapolate.memory_methods,
       doc = "Of which shapes" },
-    { name = "fingerprint_layers", type = "any", lua_type = "integer[]", default = { 1, 2 },
+    { name = "fingerprint_layers", type = "integers", default = { 1, 2 }, min = 1, max = 1e4,
       doc = "Layers of the two fingerprints" },
-    { name = "output_tokens", type = "any", lua_type = "integer[]", default = { 16, 64 },
+    { name = "output_tokens", type = "integers", unit = "tokens", default = { 16, 64 }, min = 1, max = 1e7,
       doc = "The two lengths of answers that are timed" },
-    { name = "prompt_tokens", type = "integer", default = 512, min = 1, max = 1e7, doc = "Of the prompt" },
+    { name = "prompt_tokens", type = "integer", unit = "tokens", default = 512, min = 1, max = 1e7,
+      doc = "Of the prompt" },
     { name = "repeats", type = "integer", default = 5, min = 1, max = 1000, doc = "Of each run; medians count" },
     { name = "measure", type = "any", lua_type = "function", required = true,
       doc = "function(run) that runs { num_layers, tensor_parallel, pipeline_parallel, scheme, output_tokens (empty "
@@ -56,20 +57,15 @@ local read_estimates = options.card {
   doc = "Time, memory and cost of every configuration for answers of so many tokens.",
   returns = "table[]",
   options = {
-    { name = "output_tokens", type = "integer", default = 100, min = 1, max = 1e7, doc = "Of an answer" },
+    { name = "output_tokens", type = "integer", unit = "tokens", default = 100, min = 1, max = 1e7,
+      doc = "Of an answer" },
     { name = "price_usd_per_h", type = "number", unit = "USD/h", min = 0, max = 1e6,
       doc = "Of a GPU; left out: no usd" },
   },
 }
 
 local function check_pair(list, where, words)
-  options.list(list, where, "a list of two whole numbers", options.item_of "number")
   if #list ~= 2 then core.refuse(where, ("%d numbers; give two"):format(#list)) end
-  for i, value in ipairs(list) do
-    if value % 1 ~= 0 or value < 1 or value > 1e7 then
-      core.raise("out_of_range", ("%s[%d]: a whole number from 1 on belongs here"):format(where, i), where)
-    end
-  end
   if list[1] == list[2] then
     core.refuse(where, ("both are %d; two unlike %s tell what each takes"):format(list[1], words))
   end

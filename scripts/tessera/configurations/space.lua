@@ -18,23 +18,20 @@ local read = options.card {
   options = {
     { name = "model", type = "any", doc = "Name, file or tessera.Model, whose heads and layers forbid some" },
     { name = "num_gpus", type = "integer", default = 8, min = 1, max = most, doc = "Tensor times pipeline, at most" },
-    { name = "tensor_parallel", type = "any", lua_type = "integer[]", default = { 1, 2, 4, 8 }, doc = "Degrees" },
-    { name = "pipeline_parallel", type = "any", lua_type = "integer[]", default = { 1, 2, 3, 4, 5, 6, 7, 8 },
+    { name = "tensor_parallel", type = "integers", default = { 1, 2, 4, 8 }, min = 1, max = most, doc = "Degrees" },
+    { name = "pipeline_parallel", type = "integers", default = { 1, 2, 3, 4, 5, 6, 7, 8 }, min = 1, max = most,
       doc = "Numbers of stages" },
-    { name = "schemes", type = "any", lua_type = "string[]", default = schemes.names, doc = "Of ts.schemes()" },
+    { name = "schemes", type = "any", lua_type = "string[]", doc = "Of ts.schemes(); default: all" },
   },
 }
 
 local function check_degrees(list, where)
-  local seen = {}
-  options.list(list, where, "a list of whole numbers", function(degree, item)
-    if type(degree) ~= "number" or degree % 1 ~= 0 or degree < 1 or degree > most then
-      core.raise("out_of_range", ("%s: a whole number in [1, %d] belongs here"):format(item, most), item)
-    end
-    if seen[degree] then core.refuse(item, ("%d is there twice"):format(degree)) end
-    seen[degree] = true
-  end)
   if #list == 0 then core.refuse(where, "the list is empty") end
+  local seen = {}
+  for i, degree in ipairs(list) do
+    if seen[degree] then core.refuse(("%s[%d]"):format(where, i), ("%d is there twice"):format(degree)) end
+    seen[degree] = true
+  end
 end
 
 -- Why a model cannot have this shape, or nil.
@@ -66,6 +63,7 @@ return function(given)
   local opt = read(given or {})
   check_degrees(opt.tensor_parallel, path .. ".tensor_parallel")
   check_degrees(opt.pipeline_parallel, path .. ".pipeline_parallel")
+  opt.schemes = opt.schemes or schemes.names
   options.list(opt.schemes, path .. ".schemes", "a list of names", options.item_of "string")
   if #opt.schemes == 0 then core.refuse(path .. ".schemes", "the list is empty") end
   local cards = {}

@@ -174,7 +174,7 @@ TEST(Donors, AreOfTheOwnGenerationAndKindFirst) {
   const std::pair<const char*, const char*> donors[] = {
       {"RTX-5090", "RTX-PRO-6000"}, {"RTX-5090-D", "RTX-PRO-6000"}, {"RTX-5080", "RTX-PRO-6000"},
       {"RTX-3080", "RTX-3090"},     {"H100-80G", "H200-141G"},      {"L40S", "RTX-4090"},
-      {"A30", "A100-40G"},          {"A800-80G", "A100-80G"},       {"RTX-4090", ""}};
+      {"A30", "A100-80G"},          {"A800-80G", "A100-80G"},       {"RTX-4090", ""}};
   for (const auto& [device, donor] : donors) EXPECT_EQ(donor_of(device, "vllm"), donor) << device;
   // Without a profile of its generation: of its kind, whatever the rates of others.
   EXPECT_EQ(donor_of("RTX-5090", "modern"), "RTX-4090");
