@@ -139,13 +139,6 @@ class Profiled final : public ProfiledModel {
     return part != nullptr ? std::optional(predict(*part, query)) : std::nullopt;
   }
 
-  /// A time that no measurement stands behind.
-  static Prediction modelled(Prediction from) {
-    from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
-    from.seconds.error.reset();
-    return from;
-  }
-
   /// No product takes less than the sheet's arithmetic (boards that run above their rated clock
   /// were measured 6 % beyond, and forms run on from there), nor than reading its weights: what
   /// benchmarks that repeat it find in the cache, servers have not kept since the step before.

@@ -8,6 +8,13 @@
 /// A measured time that stands in for what was not measured.
 namespace tessera::cost {
 
+/// A time that no measurement stands behind.
+inline Prediction modelled(Prediction from) {
+  from.seconds.provenance = weaker(from.seconds.provenance, Provenance::modelled);
+  from.seconds.error.reset();
+  return from;
+}
+
 inline Prediction carried_to(Prediction from, double seconds) {
   from.seconds.value = seconds;
   from.method += ", carried over by roofline ratio";
