@@ -136,7 +136,13 @@ EngineBounds bounds_of(const Replica& engine, const MeanLengths& lengths,
       largest_batch(engine, context, most_requests(engine, lengths, limits), limits.tpot_limit_s);
   if (bounds.decode_batch > 0) {
     bounds.decode_step_s = decode_step_s(engine, bounds.decode_batch, context);
-    bounds.decode_rate_per_s = number(bounds.decode_batch) / (steps * bounds.decode_step_s);
+    // Fewer may be served faster, where one more takes another round of tiles.
+    double fastest = number(bounds.decode_batch) / bounds.decode_step_s;
+    for (const std::int64_t size : kBatchSizes) {
+      if (size >= bounds.decode_batch) break;
+      fastest = std::max(fastest, number(size) / decode_step_s(engine, size, context));
+    }
+    bounds.decode_rate_per_s = fastest / steps;
   }
   const PromptTimes prompts = prompt_times(engine, lengths, limits);
   bounds.prefill_rate_per_s = 1 / std::max(prompts.alone_s, kLeast_s);

@@ -24,9 +24,10 @@ local read = options.card {
     { name = "minimise", type = "choice", choices = { "latency", "cost", "memory", "gpu_hours", "usd" },
       doc = "Left out: latency where limits are given and none is on latency, else cost (memory x latency)" },
     { name = "latency_s", type = "number", unit = "s", min = 0, max = 1e9, doc = "At most" },
-    { name = "memory_bytes", type = "number", unit = "B", min = 0, max = 1e18, doc = "At most, of all GPUs" },
+    { name = "memory_bytes", type = "number", unit = "bytes", min = 0, max = 1e18, doc = "At most, of all GPUs" },
     { name = "gpu_s", type = "number", unit = "s", min = 0, max = 1e12, doc = "At most: GPUs x latency" },
-    { name = "cost_byte_s", type = "number", unit = "B s", min = 0, max = 1e21, doc = "At most: memory x latency" },
+    { name = "cost_byte_s", type = "number", unit = "bytes s", min = 0, max = 1e21,
+      doc = "At most: memory x latency (bytes s)" },
     { name = "usd", type = "number", unit = "USD", min = 0, max = 1e9, doc = "At most, of a request" },
   },
 }

@@ -8,7 +8,7 @@ local plan_serving = require "tessera.serving.plan"
 local M = {}
 
 local most_devices, most_on_node = 32, 8
-local looser = { 1.5, 2, 3, 4, 6, 8, 12, 16 } -- times the limits
+local looser = { 1.5, 2, 3, 4, 6, 8 } -- times the limits; longer ones nobody would set
 local least_rate_per_s = 0.05 -- below it, nobody would say that it serves
 
 -- The search with some options changed, as quick as it can be; its first row, or nil.

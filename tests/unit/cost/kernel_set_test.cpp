@@ -43,12 +43,11 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names,
-            (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
-                                      "modern_2024", "modern_fp4", "modern_fp8", "modern_fp8_block",
-                                      "modern_fp8_static", "modern_w8a8", "tessera", "vllm",
-                                      "vllm_2024", "vllm_fp4", "vllm_fp8", "vllm_fp8_block",
-                                      "vllm_rocm", "vllm_v0"}));
+  ASSERT_EQ(names, (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
+                                             "modern_2024", "modern_fp4", "modern_fp8",
+                                             "modern_fp8_block", "modern_fp8_static", "modern_w8a8",
+                                             "tessera", "vllm", "vllm_2024", "vllm_fp4", "vllm_fp8",
+                                             "vllm_fp8_block", "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
