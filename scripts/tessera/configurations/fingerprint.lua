@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local extrapolate = require "tessera.configurations.extrapolate"
+local median = require "tessera.median"
 local options = require "tessera.options"
 
 local path = "ts.fingerprint"
@@ -96,13 +97,6 @@ local function checked(configurations)
     for key, value in pairs(row) do copies[i][key] = value end
   end
   return copies
-end
-
-local function median(values)
-  local sorted = { unpack(values) }
-  table.sort(sorted)
-  local middle = math.floor((#sorted + 1) / 2)
-  return #sorted % 2 == 1 and sorted[middle] or (sorted[middle] + sorted[middle + 1]) / 2
 end
 
 local function deviation(values)

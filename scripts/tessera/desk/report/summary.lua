@@ -1,17 +1,11 @@
 -- One line per experiment: how near its numbers are to the published ones, and what became of its claims.
 
 local columns_of = require "tessera.desk.report.columns"
+local median = require "tessera.median"
 local rows = require "tessera.desk.rows"
 local verdict = require "tessera.desk.experiment.verdict"
 
 local M = {}
-
-local function median(values)
-  if #values == 0 then return nil end
-  table.sort(values)
-  local middle = math.floor((#values + 1) / 2)
-  return #values % 2 == 1 and values[middle] or (values[middle] + values[middle + 1]) / 2
-end
 
 --- Of a run and its rows: experiment, points, failed, cells (numbers that stand beside a published one),
 --- median_difference (%, of these cells, without sign; nil without any) and claims, counted by status.
