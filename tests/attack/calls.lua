@@ -266,6 +266,7 @@ M.methods = {
   ["tessera.Weights:tensors"] = one(),
   ["tessera.Weights:tensor"] = one "model.norm.weight",
   ["tessera.Weights:model"] = one(),
+  ["tessera.Weights:bitwidths"] = one(),
   ["tessera.Weights:linear"] = one(0, "q_proj"),
   ["tessera.Workload:requests"] = one(),
   ["tessera.Claims:expect_best"] = one { column = "x_s", is = { p = "a" }, highest = true, where = { i = { 1, 2 } } },

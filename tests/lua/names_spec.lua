@@ -1,6 +1,7 @@
 -- Names of devices, clusters and models as people write them: what is meant, what is said where several fit, and what
 -- is refused with the way out.
 local core = require "tessera.core"
+local host = require "tessera.host"
 local hub = require "tessera.launch.hub"
 local support = require "support"
 local ts = require "tessera"
@@ -287,6 +288,25 @@ describe("a model's name", function()
         assert.equal(shape, ts.model(id).name, id)
       end
     end
+  end)
+
+  it("of a folder is the folder, in the format of its configuration", function()
+    local folder = support.temporary()
+    os.remove(folder)
+    host.make_folder(folder)
+    local config = { model_type = "llama", num_hidden_layers = 2, hidden_size = 64, num_attention_heads = 4,
+      num_key_value_heads = 2, intermediate_size = 128, vocab_size = 100, max_position_embeddings = 128 }
+    local function model(quantised)
+      config.quantization_config = quantised
+      core.write_file(folder .. "/config.json", core.to_json(config))
+      return ts.model(folder .. "/")
+    end
+    local plain = model()
+    assert.same({ folder }, { plain.checkpoint, plain.checkpoint_format, plain.checkpoint_bits })
+    local awq = model { quant_method = "awq", bits = 4 }
+    assert.same({ folder, "awq", 4 }, { awq.checkpoint, awq.checkpoint_format, awq.checkpoint_bits })
+    assert.equal(awq, ts.model(folder .. "/config.json"))
+    host.run_program({ "rm", "-r", folder }, "")
   end)
 
   it("of a shape names no checkpoint", function()

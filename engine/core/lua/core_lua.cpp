@@ -181,6 +181,7 @@ void register_core(lua_State* L) {
   lua_kit::register_module(L, "tessera.core",
                            {{"model", lua_kit::guarded<new_model>},
                             {"model_id", lua_kit::guarded<model_id>},
+                            {"stored_format", lua_kit::guarded<stored_format>},
                             {"device", lua_kit::guarded<new_device>},
                             {"device_meant", lua_kit::guarded<device_meant>},
                             {"devices_called", lua_kit::guarded<devices_called>},

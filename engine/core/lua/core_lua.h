@@ -50,6 +50,7 @@ int new_model(lua_State* L);
 int new_device(lua_State* L);
 int device_meant(lua_State* L);
 int model_id(lua_State* L);
+int stored_format(lua_State* L);
 int devices_called(lua_State* L);
 int short_name(lua_State* L);
 int new_cluster(lua_State* L);

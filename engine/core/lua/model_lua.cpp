@@ -6,6 +6,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_id.h"
+#include "tessera/core/stored_format.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -66,6 +67,16 @@ bool holds_weights(const std::filesystem::path& folder) {
   return false;
 }
 
+// The checkpoint that is meant is the folder, in the format that its configuration tells.
+void note_folder(ModelShape& model, const Json& config, const std::filesystem::path& folder) {
+  const StoredFormat found = stored_format(config, folder.string());
+  std::string path = std::filesystem::absolute(folder).lexically_normal().string();
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  model.checkpoint = std::move(path);
+  model.checkpoint_format = found.format;
+  model.checkpoint_bits = found.bits;
+}
+
 /// Of a config.json, the folder that holds it, or a file of weights.
 ModelShape model_at(std::filesystem::path file, const core_lua::Environment& environment) {
   std::error_code ignored;
@@ -75,7 +86,10 @@ ModelShape model_at(std::filesystem::path file, const core_lua::Environment& env
     file /= "config.json";
   }
   if (is_weights(file)) return environment.model_of_weights(file.string());
-  return model_from_json(read_json_file(file.string()), file.string());
+  const Json config = read_json_file(file.string());
+  ModelShape model = model_from_json(config, file.string());
+  if (file.filename() == "config.json") note_folder(model, config, file.parent_path());
+  return model;
 }
 
 ModelShape model_from_file(const lua_kit::Options& options, const core_lua::Environment& all) {
@@ -218,6 +232,17 @@ int model_id(lua_State* L) {
   if (id.format) lua_kit::set_text(L, "format", *id.format);
   if (id.bits) lua_kit::set_number(L, "bits", *id.bits);
   return 1;
+}
+
+/// stored_format(folder): format and bits of a checkpoint's weights as its configuration says; nil
+/// each where it does not.
+int stored_format(lua_State* L) {
+  const std::string folder = lua_kit::check_text(L, 1, "folder");
+  const auto config = std::filesystem::path(folder) / "config.json";
+  const StoredFormat found = tessera::stored_format(read_json_file(config.string()), folder);
+  found.format ? lua_kit::push_text(L, *found.format) : lua_pushnil(L);
+  found.bits ? lua_pushnumber(L, *found.bits) : lua_pushnil(L);
+  return 2;
 }
 
 int new_model(lua_State* L) {

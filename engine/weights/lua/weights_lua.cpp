@@ -82,6 +82,17 @@ int model(lua_State* L) {
   return 1;
 }
 
+int bitwidths(lua_State* L) {
+  const auto& file = weights_self(L);
+  const auto found = weights::stored_bitwidths(*file, weights::model_of(*file));
+  lua_createtable(L, static_cast<int>(found.size()), 0);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    lua_pushinteger(L, found[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+  return 1;
+}
+
 // One matrix, checked like all of them: a checkpoint with a hole is broken wherever it is read.
 int linear(lua_State* L) {
   const auto& file = weights_self(L);
@@ -142,6 +153,9 @@ const lua_kit::ObjectType<Weights>& lua_kit::object_type<Weights>() {
                    "A tensor by its name in the file"},
                   {"model", guarded<model>, "(): tessera.Model",
                    "The architecture, from config.json or the metadata of a GGUF file"},
+                  {"bitwidths", guarded<bitwidths>, "(): integer[]",
+                   "Bits of each decoder layer's matrices as they are stored, rounded down; 16 for "
+                   "numbers"},
                   {"linear", guarded<linear>,
                    "(layer_index: integer, name: string, expert_index: integer?): tessera.Tensor",
                    "A matrix by Tessera's name (\"q_proj\", \"experts.up_proj\"), out of a fused "

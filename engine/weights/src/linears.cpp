@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -259,6 +260,29 @@ std::string describe(const LinearWeight& linear) {
   const bool expert = linear.linear.rfind("experts.", 0) == 0;
   return fmt::format("layer {} {}{}", linear.layer_index, linear.linear,
                      expert ? fmt::format(" of expert {}", linear.copy) : "");
+}
+
+std::vector<std::int32_t> stored_bitwidths(const Weights& weights, const ModelShape& model) {
+  std::vector<double> bits(static_cast<std::size_t>(model.num_layers)), parameters(bits.size());
+  for (const LinearWeight& linear : linears_of(weights, model, Readable::codes)) {
+    // Of a tensor of codes its shape is of words, of one that several share the bits are all the
+    // same.
+    const TensorInfo& tensor = *linear.tensor;
+    const double numbers = linear.codes
+                               ? static_cast<double>(linear.stored_rows * linear.in_features)
+                               : static_cast<double>(tensor.num_elements());
+    const auto layer = static_cast<std::size_t>(linear.layer_index);
+    const auto own = static_cast<double>(linear.parameters());
+    bits[layer] += own * 8 * static_cast<double>(tensor.size_bytes) / numbers;
+    parameters[layer] += own;
+  }
+  std::vector<std::int32_t> out;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    constexpr double kRounding = 1e-9;
+    const double mean = parameters[i] > 0 ? bits[i] / parameters[i] : 16;
+    out.push_back(static_cast<std::int32_t>(std::min(16.0, std::floor(mean + kRounding))));
+  }
+  return out;
 }
 
 }  // namespace tessera::weights

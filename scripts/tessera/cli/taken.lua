@@ -98,8 +98,9 @@ function M.text(model, cluster)
   for _, line in ipairs(cluster and unsaid_of_pcie(cluster) or {}) do lines[#lines + 1] = line end
   local bits, format = model.checkpoint_bits, model.checkpoint_format
   if bits or format then
-    lines[#lines + 1] = ("%s: weights%s%s, by its name\n"):format(model.checkpoint,
-      bits and (" of %g bits"):format(bits) or "", format and " as " .. format or "")
+    lines[#lines + 1] = ("%s: weights%s%s, by its %s\n"):format(model.checkpoint,
+      bits and (" of %g bits"):format(bits) or "", format and " as " .. format or "",
+      hub.is_folder(model.checkpoint) and "configuration" or "name")
   end
   return table.concat(lines)
 end

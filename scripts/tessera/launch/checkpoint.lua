@@ -13,26 +13,12 @@ local function list_of(bitwidths) return table.concat(bitwidths, ",") end
 
 local function refuse(message, ...) core.refuse("plan:export.checkpoint", message:format(...)) end
 
-local method_bits = { awq = 4, gptq = 4, fp8 = 8, mxfp4 = 4, fbgemm_fp8 = 8 }
-
 -- Bits of a weight by the config.json of a folder on this machine: 16 without quantization_config; nil where the folder
--- is not here, or the configuration says none.
+-- is not here, or layers differ.
 local function bits_of_folder(folder)
-  local path = folder .. "/config.json"
-  if core.file_kind(path) ~= "file" then return nil end
-  local config = core.from_json(core.read_file(path))
-  local quantised = type(config) == "table" and config.quantization_config
-  if type(quantised) ~= "table" then return 16 end
-  if quantised.load_in_8bit then return 8 end
-  if quantised.load_in_4bit then return 4 end
-  local bits = quantised.bits or quantised.w_bit
-  local groups = type(quantised.config_groups) == "table" and quantised.config_groups or {}
-  for _, group in pairs(groups) do
-    local own = type(group) == "table" and type(group.weights) == "table" and group.weights.num_bits
-    if bits and own and own ~= bits then return nil end -- by layer
-    bits = bits or own
-  end
-  return tonumber(bits) or method_bits[quantised.quant_method]
+  if core.file_kind(folder .. "/config.json") ~= "file" then return nil end
+  local format, bits = core.stored_format(folder)
+  return bits or not format and 16 or nil
 end
 
 -- Bits of a weight of what was named, as far as they are known here.
@@ -50,6 +36,7 @@ local others = {
 
 -- Which of these a name tells; nil where none.
 local function of_others(name)
+  if hub.is_folder(name) then return nil end
   local format = core.model_id(name).format or core.model_id(name:match("[^/]*$"):gsub(":.*", "")).format
   return format and others[format:match "^%w+"]
 end
@@ -128,8 +115,9 @@ function M.choose(layout, engine, given)
     refuse("'%s' is a checkpoint whose id is not known here; name the model as %s, or give --checkpoint", typed,
       typed_id or "OWNER/NAME")
   end
-  local bits = id and hub.bits_of_name(id)
-  if bits and bits < 16 then
+  local bits, format = id and hub.bits_of_name(id), nil
+  if hub.is_folder(id) then bits, format = layout.model.checkpoint_bits, layout.model.checkpoint_format end
+  if bits and bits < 16 or format then
     return named(engine, id, bits, "the copy that was named", function(of)
       return ("plan with --bitwidths %g, or name the model that it was made from"):format(of)
     end)

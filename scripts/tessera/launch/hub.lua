@@ -81,8 +81,11 @@ function M.tuned_id(id)
   return id
 end
 
---- The name as it was typed, where that is more than the name of the shape; else nil.
+--- The name as it was typed, where that is more than the name of the shape; of a folder its path. Else nil.
 function M.typed(model) return model.checkpoint end
+
+--- Whether what was typed is a folder on this machine.
+function M.is_folder(typed) return typed ~= nil and typed:sub(1, 1) == "/" end
 
 local function squeezed(name) return (name:lower():gsub("^meta%-", ""):gsub("[^%w]", "")) end
 
@@ -93,10 +96,11 @@ local function is_name_of(typed, sheet)
   return a:sub(1, #b) == b or b:sub(1, #a) == a
 end
 
---- The checkpoint that a model's name stands for: the id as it was typed, else the instruction-tuned one of the
---- sheet, unless the name ends in -base; nil where none is known.
+--- The checkpoint that a model's name stands for: the folder or the id as it was typed, else the instruction-tuned one
+--- of the sheet, unless the name ends in -base; nil where none is known.
 function M.id_of(model)
   local id, typed = sheet_id(model), M.typed(model)
+  if M.is_folder(typed) then return typed end
   local wants_base = typed and typed:lower():find "%-base$"
   local known = id and M.tuned_id(id)
   if id and wants_base then known = base_id(id) end

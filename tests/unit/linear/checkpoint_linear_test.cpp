@@ -129,6 +129,19 @@ TEST_F(CheckpointLinearTest, CodesAreThoseOfTheFile) {
   }
 }
 
+TEST_F(CheckpointLinearTest, BitwidthsAreThoseOfTheLayers) {
+  const auto original = weights::Weights::open(path("tiny"));
+  const ModelShape model = weights::model_of(*original);
+  const auto bits_of = [&](const weights::Weights& file) {
+    return weights::stored_bitwidths(file, model);
+  };
+  std::vector<std::int32_t> wanted(static_cast<std::size_t>(model.num_layers), 16);
+  EXPECT_EQ(bits_of(*original), wanted);
+  constexpr std::array<std::int32_t, 4> kEach{3, 4, 8, 16};
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = kEach[i % kEach.size()];
+  EXPECT_EQ(bits_of(*quantised(Method::rtn, wanted, {.group_size = 32})), wanted);
+}
+
 TEST_F(CheckpointLinearTest, StacksAreOneProduct) {
   const auto file = quantised(Method::gptq, {4, 16, 4}, {.group_size = 32});
   const std::vector<weights::LinearWeight> all = linears(*file);

@@ -64,6 +64,11 @@ LinearWeight linear_of(const Weights& weights, const ModelShape& model, std::int
                        const LinearShape& linear, std::int64_t copy,
                        Readable readable = Readable::numbers);
 
+/// Bits of a weight of every decoder layer's matrices as they are stored, rounded down (what is
+/// beside the codes of a block counts: 4.5 is 4), 16 for numbers of 16 bits and more.
+/// @throws as linears_of
+std::vector<std::int32_t> stored_bitwidths(const Weights& weights, const ModelShape& model);
+
 /// The matrix, row-major; `out` has `num_rows * in_features` elements.
 void read_linear_f32(const Weights& weights, const LinearWeight& linear, std::span<float> out);
 
