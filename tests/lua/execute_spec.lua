@@ -47,6 +47,29 @@ describe("ts.execute", function()
     end
   end)
 
+  it_runs("multiplies a checkpoint that is quantised as it lies", function()
+    local folder = support.temporary()
+    os.remove(folder)
+    local bits = { 8, 4, 4, 4, 4, 4, 8, 4, 4, 4, 4, 4 }
+    ts.quantise_model { model = path, out = folder, bitwidths = bits, group_size = 64 }
+    assert.same(bits, ts.weights(folder):bitwidths())
+    assert.equal(folder, ts.model(folder).checkpoint)
+    local prompts = { { 5, 17, 40, 2, 60 }, { 7 }, { 90, 11, 3 } }
+    local one, want = ts.language_model { path = folder, threads = 1 }, {}
+    for i, prompt in ipairs(prompts) do want[i] = one:generate(prompt, { max_tokens = 12, temperature = 0 }).tokens end
+    local opt = options { model = folder, prompts = prompts, max_tokens = 12, temperature = 0 }
+    -- The plan's bitwidths are those of the file, or more.
+    for _, stages in ipairs { { { 1, 8 }, { 5, 4 }, { 1, 8 }, { 5, 4 } }, { { 6, 16 }, { 6, 8 } } } do
+      local run = ts.execute(plan_of(stages), opt)
+      assert.same(want, run.tokens)
+      assert.is_true(run.stages[2].weight_bytes < 2e6) -- of 16 bits it would be 4 MB at least
+    end
+    local ok, why = pcall(ts.execute, plan_of { { 12, 4 } }, opt)
+    assert.is_false(ok)
+    assert.matches("holds layer 0 at 8 bits, and the plan has it at 4", why.message)
+    host.run_program({ "rm", "-r", folder }, "")
+  end)
+
   it_runs("shares prompts out to replicas, which are pipelines of their own", function()
     local problem = ts.problem { model = path, cluster = "4xT4-16G", bitwidths = { 4, 8 },
       workload = { prompt_tokens = 60, output_tokens = 40, batch_size = 8 } }
@@ -58,6 +81,21 @@ describe("ts.execute", function()
     for _, stage in ipairs(run.stages) do engines[stage.engine] = (engines[stage.engine] or 0) + stage.busy_s end
     assert.is_true(engines[1] > 0 and engines[2] > 0)
     is_same(plan.replicas[1], opt, run)
+  end)
+
+  it_runs("sends hidden states in as many bits as asked for", function()
+    local plan = plan_of { { 6, 8 }, { 6, 8 } }
+    local whole = ts.execute(plan, options())
+    for _, dtype in ipairs { "f16", "bf16" } do
+      local run = ts.execute(plan, options { activation_dtype = dtype })
+      assert.equal("done", run.state)
+      assert.equal(whole.stages[1].sent_bytes, 2 * run.stages[1].sent_bytes)
+      assert.equal(#whole.tokens, #run.tokens)
+      assert.not_same({}, run.tokens[1])
+    end
+    local ok, why = pcall(ts.execute, plan, options { activation_dtype = "int8" })
+    assert.is_false(ok)
+    assert.matches("activation_dtype", why.message)
   end)
 
   it_runs("draws as one process does, by the seed of each prompt", function()

@@ -233,6 +233,7 @@ class Run {
       LoadOrder order = load_order_of(request_.model);
       order.path.clear();
       order.bitwidths = engine.bitwidths;
+      order.activation_dtype = request_.options.activation_dtype;
       order.threads = 0;
       text += json_text(json_of(order)) + "\n";
     }
@@ -340,7 +341,8 @@ class Run {
     const std::int64_t group = order.scheme.group_size;
     if (order.scheme.granularity != quant::Granularity::group || group <= 0) return;
     for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.num_layers; ++i) {
-      if (engine.bitwidths[static_cast<std::size_t>(i)] == 16) continue;
+      const std::int32_t bitwidth = engine.bitwidths[static_cast<std::size_t>(i)];
+      if (bitwidth == 16 || bitwidth == 0) continue;
       for (const std::int64_t columns :
            {shape_.num_heads * shape_.layer_classes.front().head_dim, shape_.ffn_size}) {
         const std::int64_t own = columns / stage.tensor_ranks;
@@ -368,6 +370,7 @@ class Run {
                         std::int32_t rank) const {
     LoadOrder order = load_order_of(request_.model);
     order.fingerprint = fingerprint_;
+    order.activation_dtype = request_.options.activation_dtype;
     order.bitwidths = engine.bitwidths;
     order.kv_bitwidth = static_cast<std::int32_t>(engine.kv_bitwidth);
     if (!stage.device.empty()) order.device = stage.device;

@@ -1,9 +1,14 @@
 #include "tessera/run/step_messages.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tessera/core/error.h"
 
 namespace tessera::run {
 namespace {
+
+using kernels::Real;
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 constexpr Nanoseconds kLongestTime = 1'000'000 * kSecond;
@@ -16,6 +21,32 @@ void check_range(std::int64_t value, std::int64_t least, std::int64_t most, cons
 
 void put_times(BodyWriter& writer, const std::vector<StageTimes>& times) {
   writer.put_list(std::span(times));
+}
+
+std::vector<std::uint16_t> halves_of(const std::vector<float>& rows, Real dtype) {
+  std::vector<std::uint16_t> halves(rows.size());
+  const bool is_f16 = dtype == Real::f16;
+  float largest = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::isfinite(rows[i])) largest = std::max(largest, std::abs(rows[i]));
+    halves[i] = is_f16 ? kernels::f32_to_f16(rows[i]) : kernels::f32_to_bf16(rows[i]);
+  }
+  constexpr float kLargestHalf = 65504;
+  if (is_f16 && largest > kLargestHalf) {
+    refuse(ErrorCode::out_of_range, "activation_dtype",
+           "a hidden state of {:g} is beyond f16, which ends at {:g}; bf16 or f32 holds it",
+           largest, kLargestHalf);
+  }
+  return halves;
+}
+
+std::vector<float> numbers_of(const std::vector<std::uint16_t>& halves, Real dtype) {
+  std::vector<float> rows(halves.size());
+  const bool is_f16 = dtype == Real::f16;
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    rows[i] = is_f16 ? kernels::f16_to_f32(halves[i]) : kernels::bf16_to_f32(halves[i]);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -83,9 +114,16 @@ StepOrder step_order_of(const Message& message) {
 
 std::vector<std::byte> body_of(const HiddenStates& hidden) {
   BodyWriter writer;
-  writer.reserve(16 + hidden.times.size() * sizeof(StageTimes) + hidden.rows.size() * 4);
+  writer.reserve(24 + hidden.times.size() * sizeof(StageTimes) +
+                 static_cast<std::size_t>(hidden.sent_bytes()));
   put_times(writer, hidden.times);
-  writer.put_list(std::span(hidden.rows));
+  writer.put(static_cast<std::uint64_t>(hidden.dtype));
+  if (hidden.dtype == Real::f32) {
+    writer.put_list(std::span(hidden.rows));
+  } else {
+    const std::vector<std::uint16_t> halves = halves_of(hidden.rows, hidden.dtype);
+    writer.put_list(std::span(halves));
+  }
   return writer.take();
 }
 
@@ -93,7 +131,14 @@ HiddenStates hidden_states_of(const Message& message) {
   BodyReader reader(message.body, Kind::hidden);
   HiddenStates hidden;
   hidden.times = reader.get_list<StageTimes>();
-  hidden.rows = reader.get_list<float>();
+  const auto dtype = reader.get<std::uint64_t>();
+  check_range(static_cast<std::int64_t>(std::min<std::uint64_t>(dtype, 3)), 0, 2, "dtype");
+  hidden.dtype = static_cast<Real>(dtype);
+  if (hidden.dtype == Real::f32) {
+    hidden.rows = reader.get_list<float>();
+  } else {
+    hidden.rows = numbers_of(reader.get_list<std::uint16_t>(), hidden.dtype);
+  }
   reader.finish();
   return hidden;
 }

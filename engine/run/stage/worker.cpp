@@ -99,6 +99,7 @@ void Worker::load(const Message& message) {
   begin_epoch(order.epoch);
   from_ = order.from;
   samples_ = order.with_head;
+  activation_dtype_ = order.activation_dtype;
   due_ = Kind::loaded;
   group_options_ = {order.group, rank_, {}, epoch_, order.device, order.host};
   connect(order.feeds);
@@ -209,7 +210,8 @@ void Worker::compute(const Order& order, HiddenStates input) {
   Result result{order.step, start + order.order.least_time, std::move(input), {}};
   part_->run(order.order, result.hidden.rows);
   if (samples_) result.token_ids = part_->sample(order.order, result.hidden.rows);
-  const std::int64_t sent = samples_ ? bytes_of(result.token_ids) : bytes_of(result.hidden.rows);
+  result.hidden.dtype = activation_dtype_;
+  const std::int64_t sent = samples_ ? bytes_of(result.token_ids) : result.hidden.sent_bytes();
   result.hidden.times.push_back({start, transport_.now(), 0, sent});
   result_ = std::move(result);
   ++num_steps_;

@@ -56,7 +56,7 @@ LoadOrder load_order_of(const lm::LoadRequest& request) {
   order.device = request.device;
   order.threads = request.num_threads;
   for (const lm::LayerForm& form : request.layers) {
-    if (!form.as_stored) order.bitwidths.push_back(form.bitwidth);
+    order.bitwidths.push_back(form.as_stored ? 0 : form.bitwidth);
     if (form.bitwidth < 16) {
       order.method = form.method;
       order.scheme = form.scheme;
@@ -83,6 +83,11 @@ lm::LoadRequest request_of(const LoadOrder& order) {
   request.ranks = order.tensor_ranks;
   for (const std::int32_t bitwidth : order.bitwidths) {
     lm::LayerForm form{.activation_bitwidth = order.activation_bitwidth};
+    form.as_stored = bitwidth == 0;
+    if (form.as_stored) {
+      request.layers.push_back(form);
+      continue;
+    }
     form.bitwidth = bitwidth;
     form.method = order.method;
     form.scheme = order.scheme;

@@ -12,6 +12,7 @@ local no_cpu = require "tessera.devices.no_cpu"
 local predict_batches = require "tessera.runtime.predict"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
+local weights = require "tessera.weights"
 local workers = require "tessera.workers"
 
 local path = "ts.execute"
@@ -99,7 +100,29 @@ local function check_memory(plan, opt, gpus)
   end
 end
 
-local function engines_of(plan, kv_bitwidth, gpus)
+local as_stored = 0 -- in place of the bitwidth of a layer
+
+-- What makes of the bitwidths of a plan's layers what workers are told. What a file holds in fewer bits than the plan
+-- has is multiplied as it lies there, neither unpacked nor rounded a second time.
+local function forms_of(model_path)
+  local stored = weights.open(model_path):bitwidths()
+  local is_gguf = model_path:lower():find "%.gguf$"
+  return function(bitwidths)
+    local forms = {}
+    for i, bitwidth in ipairs(bitwidths) do
+      local own = stored[i]
+      if own < 16 and own > bitwidth and not is_gguf then
+        core.refuse(path .. ".model", ("%s holds layer %d at %d bits, and the plan has it at %d, which would round it "
+          .. "twice: plan with --bitwidths %d, or take the checkpoint that it was made from"):format(model_path, i - 1,
+          own, bitwidth, own))
+      end
+      forms[i] = own < 16 and own <= bitwidth and as_stored or bitwidth
+    end
+    return forms
+  end
+end
+
+local function engines_of(plan, kv_bitwidth, gpus, form)
   local list = {}
   local pipelines = plan.replicas or { plan }
   for i, engine in ipairs(plan.placement.engines) do
@@ -109,22 +132,25 @@ local function engines_of(plan, kv_bitwidth, gpus)
         tensor_ranks = #stage.gpus, device = gpus and gpus[i][k] or "" }
     end
     local workload = pipeline:problem().workload
-    list[i] = { stages = stages, bitwidths = bitwidths_of(engine), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,
+    list[i] = { stages = stages, bitwidths = form(bitwidths_of(engine)), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,
       batch_size = workload.batch_size, prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
       decode_micro_batch_size = pipeline.decode_micro_batch_size, chunk_tokens = workload.chunk_tokens or 0 }
   end
   return list
 end
 
--- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers: they say whether
--- anything is quantised at all.
+-- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers, absent where all
+-- are as stored: they say whether anything is quantised at all.
 local function model_options(opt, engines, gpus)
-  local model = { path = opt.model, bitwidths = {} }
+  local model, bitwidths, any = { path = opt.model }, {}, false
   for i = 1, #engines[1].bitwidths do
-    local least = 16
-    for _, engine in ipairs(engines) do least = math.min(least, engine.bitwidths[i]) end
-    model.bitwidths[i] = least
+    bitwidths[i] = 16
+    for _, engine in ipairs(engines) do
+      local own = engine.bitwidths[i]
+      if own ~= as_stored then bitwidths[i], any = math.min(bitwidths[i], own), true end
+    end
   end
+  if any then model.bitwidths = bitwidths end
   for _, option in ipairs(core.options_of "ts.language_model") do
     local name = option.name
     if opt[name] ~= nil and name ~= "seed" and name ~= "path" and name ~= "progress" then model[name] = opt[name] end
@@ -304,7 +330,8 @@ return function(plan, given)
   check_model(plan, opt.model)
   check_memory(plan, opt, gpus)
   check_trace(opt.trace)
-  local engines = engines_of(plan, opt.kv_bitwidth, gpus)
+  local form = forms_of(opt.model)
+  local engines = engines_of(plan, opt.kv_bitwidth, gpus, form)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)
   local prompts = prompts_of(opt.prompts, tokenizer, {
@@ -313,7 +340,7 @@ return function(plan, given)
   })
   predict_steps(engines, plan, prompts, as_planned)
   local replan, moves = nil, {}
-  if opt.recover then replan, moves = move_layers(plan) end
+  if opt.recover then replan, moves = move_layers(plan, form) end
   for _, engine in ipairs(engines) do engine.emulated = opt.emulated and emulated_times(plan, prompts, opt) or {} end
   host.poll_interrupts(true)
   local ok, result = pcall(runtime.execute, model_options(opt, engines, gpus), opt, { engines = engines,

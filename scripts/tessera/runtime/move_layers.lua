@@ -56,7 +56,8 @@ local function give_ranks(stages, workers)
 end
 
 --- What ts.execute calls with an engine (from 1) and the rank that it has lost, and a list of what came of each call.
-return function(plan)
+--- `forms_of` makes of the bitwidths of a plan's layers what workers are told.
+return function(plan, forms_of)
   local engines, rank = {}, 0
   for number, pipeline in ipairs(plan.replicas or { plan }) do
     local stages = stages_of(pipeline)
@@ -97,6 +98,6 @@ return function(plan)
     end
     move.changed_bits = told.requantised_layers
     engine.plan, engine.stages = after, stages
-    return { stages = stages, bitwidths = bitwidths_of(after) }
+    return { stages = stages, bitwidths = forms_of(bitwidths_of(after)) }
   end, moves
 end

@@ -77,6 +77,13 @@ TEST(Message, StepsComeBackWhole) {
   }
   const HiddenStates hidden{{{1, 2}, {3, 4}}, {0.5f, -1e30f, 0}};
   EXPECT_EQ(hidden_states_of(message_of(Kind::hidden, body_of(hidden))), hidden);
+  for (const auto dtype : {kernels::Real::f16, kernels::Real::bf16}) {
+    const HiddenStates halves{{{1, 2}}, {0.5f, -24, 0}, dtype};
+    EXPECT_EQ(hidden_states_of(message_of(Kind::hidden, body_of(halves))), halves);
+    EXPECT_EQ(body_of(hidden).size() - body_of(halves).size(), 3 * 2 + sizeof(StageTimes));
+  }
+  EXPECT_THROW(body_of(HiddenStates{{}, {1e5f}, kernels::Real::f16}), Error);
+  EXPECT_NO_THROW(body_of(HiddenStates{{}, {1e5f}, kernels::Real::bf16}));
   const StepTokens tokens{{{1, 2}}, {5, -1}};
   EXPECT_EQ(step_tokens_of(message_of(Kind::tokens, body_of(tokens))), tokens);
 }

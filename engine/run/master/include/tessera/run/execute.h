@@ -33,6 +33,7 @@ struct ExecuteOptions {
   std::int32_t port = 0;
   std::string secret_file;
   Starter workers = Starter::itself;
+  kernels::Real activation_dtype = kernels::Real::f32;
   bool pin = true;
   bool recover = false;
   std::string journal;
@@ -49,7 +50,7 @@ struct EngineRequest {
     std::string device = {};        ///< as lm::LoadRequest has it; empty: the model's
   };
   std::vector<Stage> stages;
-  std::vector<std::int32_t> bitwidths;  ///< [num_layers]; empty: as stored
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers]; 0: as stored
   std::int64_t kv_bitwidth = 16;
   std::int64_t batch_size = 1;  ///< requests at a time
   std::int64_t prefill_micro_batch_size = 1, decode_micro_batch_size = 1;
@@ -66,7 +67,7 @@ struct NewStages {
     std::int64_t first_layer = 0, num_layers = 0;
   };
   std::vector<Stage> stages;
-  std::vector<std::int32_t> bitwidths;  ///< [num_layers]
+  std::vector<std::int32_t> bitwidths;  ///< as EngineRequest has them
 };
 
 struct ExecuteRequest {
@@ -172,6 +173,11 @@ struct Fields<run::ExecuteOptions> {
                           .doc = "Who starts the stages: itself, here; others, by tessera stage; "
                                  "launcher: torchrun, Slurm or mpirun, as rank 0 of it",
                           .as_option = AsOption::defaulted}),
+      field<&O::activation_dtype>(
+          {.name = "activation_dtype",
+           .doc = "Hidden states from a stage to the next: f32 changes no bit of what is computed; "
+                  "f16 and bf16 halve what is sent, and a token may be another",
+           .as_option = AsOption::defaulted}),
       field<&O::pin>({.name = "pin",
                       .doc = "Workers on this machine keep to cores of their own, where there are "
                              "enough",

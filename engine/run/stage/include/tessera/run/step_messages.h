@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "tessera/kernels/types.h"
 #include "tessera/lm/sampling.h"
 #include "tessera/run/message.h"
 #include "tessera/run/transport.h"
@@ -63,6 +64,12 @@ struct StageTimes {
 struct HiddenStates {
   std::vector<StageTimes> times;  ///< of the stages before
   std::vector<float> rows;        ///< [tokens of the step][hidden_size]
+  /// On the way. What has no number of 16 bits near it (f16 ends at 65,504) is refused.
+  kernels::Real dtype = kernels::Real::f32;
+
+  std::int64_t sent_bytes() const {
+    return std::ssize(rows) * (dtype == kernels::Real::f32 ? 4 : 2);
+  }
 
   friend bool operator==(const HiddenStates&, const HiddenStates&) = default;
 };

@@ -73,6 +73,7 @@ class Worker final : public Actor {
   std::unique_ptr<GroupLink> group_;
   std::optional<Kind> due_;  ///< what the master is told once all are
   bool samples_ = false;
+  kernels::Real activation_dtype_ = kernels::Real::f32;
   std::uint32_t epoch_ = 0;
   std::deque<Order> orders_;
   /// By epoch and step: those of an epoch that is still to begin here wait for it.

@@ -24,7 +24,7 @@ struct LoadOrder {
   std::string path;         ///< folder or file, as this machine names it
   std::string fingerprint;  ///< of what the master found there (model_fingerprint)
   kernels::Real dtype = kernels::Real::f32;
-  std::vector<std::int32_t> bitwidths;  ///< [num_layers] of the model; empty: as stored
+  std::vector<std::int32_t> bitwidths;  ///< [num_layers] of the model; 0: as stored
   quant::Method method = quant::Method::rtn;
   quant::Scheme scheme;
   std::int32_t activation_bitwidth = 16;
@@ -44,6 +44,7 @@ struct LoadOrder {
   std::vector<Feed> feeds;                         ///< whom it feeds; none: the last stage
   std::vector<std::int32_t> group;                 ///< that hidden states go through; none: TCP
   std::string host;                                ///< where the others reach it
+  kernels::Real activation_dtype = kernels::Real::f32;  ///< of hidden states that it sends
   std::int32_t epoch = 0;
 };
 
@@ -120,9 +121,9 @@ struct Fields<run::LoadOrder> {
       field<&O::fingerprint>({.name = "fingerprint", .doc = "Of what the master found there"}),
       field<&O::dtype>({.name = "dtype", .doc = "Of weights of 16 bits"}),
       field<&O::bitwidths>({.name = "bitwidths",
-                            .doc = "Of each layer of the model; none: as stored",
+                            .doc = "Of each layer of the model; 0: as stored",
                             .unit = "bits",
-                            .min = 3,
+                            .min = 0,
                             .max = 16}),
       field<&O::method>({.name = "method", .doc = "How weights become codes"}),
       field<&O::scheme>({.name = "scheme", .doc = "Of codes"}),
@@ -151,6 +152,7 @@ struct Fields<run::LoadOrder> {
           "group", "Ranks whose hidden states go through a process group; none: over TCP", 0,
           65535)),
       field<&O::host>({.name = "host", .doc = "Where the others reach it"}),
+      field<&O::activation_dtype>({.name = "activation_dtype", .doc = "Of hidden states it sends"}),
       field<&O::epoch>(run::detail::number("epoch", "Of the run", 0, 2e9))};
 };
 
