@@ -88,13 +88,12 @@ void push_faults(lua_State* L, const Executed& executed) {
 
 int save_trace(lua_State* L) {
   const auto& executed = *lua_kit::check_object<Executed>(L, 1, "run");
-  const std::size_t engine =
-      lua_isnoneornil(L, 3)
-          ? 0
-          : static_cast<std::size_t>(
-                lua_kit::check_integer(L, 3, "run:save_trace engine", 1,
-                                       static_cast<double>(executed.spans.size())) -
-                1);
+  std::optional<std::size_t> engine;
+  if (!lua_isnoneornil(L, 3)) {
+    const auto most = static_cast<double>(executed.spans.size());
+    engine = static_cast<std::size_t>(
+        lua_kit::check_integer(L, 3, "run:save_trace engine", 1, most) - 1);
+  }
   serving::save_chrome_trace(run::spans_of(executed, engine), run::tracks_of(executed, engine),
                              lua_kit::check_text(L, 2, "run:save_trace path"));
   return 0;
@@ -137,7 +136,7 @@ const lua_kit::ObjectType<run::Executed>& lua_kit::object_type<run::Executed>() 
       .fields = {},
       .methods =
           {{"save_trace", guarded<run_lua::save_trace>, "(path: string, engine: integer?)",
-            "Writes a Chrome trace of an engine's stages (default: the first), for Perfetto"}},
+            "Writes a Chrome trace of an engine's stages (default: of all engines), for Perfetto"}},
       .summary = [](const run::Executed& e) {
         return fmt::format("measured: {} prompts, {}", e.answers.prompts.size(), name_of(e.state));
       }};

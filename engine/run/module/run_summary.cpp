@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace tessera::run {
 namespace {
@@ -44,6 +45,24 @@ double decode_round(const Executed& executed) {
   return counted > 0 ? sum / static_cast<double>(counted) : 0;
 }
 
+std::vector<std::size_t> engines_of(const Executed& executed, std::optional<std::size_t> engine) {
+  if (engine) return {*engine};
+  std::vector<std::size_t> all(executed.spans.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+// Stages that an engine has, or had before some were lost.
+std::size_t num_tracks(const Executed& executed, std::size_t engine) {
+  std::size_t stages = 0;
+  for (const StageReport& stage : executed.stages) {
+    const bool is_own = stage.engine == static_cast<std::int64_t>(engine);
+    if (is_own && stage.tensor_rank == 0) ++stages;
+  }
+  for (const StageSpan& span : executed.spans.at(engine)) stages = std::max(stages, span.stage + 1);
+  return stages;
+}
+
 }  // namespace
 
 serving::BatchRun batch_run_of(const Executed& executed) {
@@ -78,31 +97,37 @@ serving::BatchRun batch_run_of(const Executed& executed) {
   return run;
 }
 
-serving::BatchPipeline tracks_of(const Executed& executed, std::size_t engine) {
+serving::BatchPipeline tracks_of(const Executed& executed, std::optional<std::size_t> engine) {
   serving::BatchPipeline pipeline;
-  for (const StageReport& stage : executed.stages) {
-    if (stage.engine != static_cast<std::int64_t>(engine) || stage.tensor_rank > 0) continue;
-    pipeline.stage_names.push_back(fmt::format("stage {} (layers {}-{})", stage.stage,
-                                               stage.first_layer,
-                                               stage.first_layer + stage.num_layers - 1));
-  }
-  std::size_t stages = pipeline.stage_names.size();  // more where some were lost
-  for (const StageSpan& span : executed.spans.at(engine)) stages = std::max(stages, span.stage + 1);
-  while (pipeline.stage_names.size() < stages) {
-    pipeline.stage_names.push_back(
-        fmt::format("stage {}, which was lost", pipeline.stage_names.size()));
+  for (const std::size_t e : engines_of(executed, engine)) {
+    const std::string replica =
+        engine || executed.spans.size() == 1 ? std::string() : fmt::format("replica {}, ", e + 1);
+    const auto add = [&](std::size_t stage, const std::string& what) {
+      pipeline.stage_names.push_back(fmt::format("{}stage {}{}", replica, stage, what));
+    };
+    std::size_t stages = 0;
+    for (const StageReport& stage : executed.stages) {
+      if (stage.engine != static_cast<std::int64_t>(e) || stage.tensor_rank > 0) continue;
+      add(stages++, fmt::format(" (layers {}-{})", stage.first_layer,
+                                stage.first_layer + stage.num_layers - 1));
+    }
+    while (stages < num_tracks(executed, e)) add(stages++, ", which was lost");
   }
   return pipeline;
 }
 
-serving::BatchRun spans_of(const Executed& executed, std::size_t engine) {
+serving::BatchRun spans_of(const Executed& executed, std::optional<std::size_t> engine) {
   serving::BatchRun run;
-  for (const StageSpan& span : executed.spans.at(engine)) {
-    run.spans.push_back(
-        {2 * span.stage,
-         span.unit.decodes ? serving::BatchPhase::decode : serving::BatchPhase::prefill,
-         span.unit.micro_batch, span.unit.index, seconds(span.start),
-         seconds(span.end - span.start), span.num_requests});
+  std::size_t first = 0;
+  for (const std::size_t e : engines_of(executed, engine)) {
+    for (const StageSpan& span : executed.spans.at(e)) {
+      run.spans.push_back(
+          {2 * (first + span.stage),
+           span.unit.decodes ? serving::BatchPhase::decode : serving::BatchPhase::prefill,
+           span.unit.micro_batch, span.unit.index, seconds(span.start),
+           seconds(span.end - span.start), span.num_requests});
+    }
+    first += num_tracks(executed, e);
   }
   std::stable_sort(run.spans.begin(), run.spans.end(), [](const auto& a, const auto& b) {
     return a.start_s != b.start_s ? a.start_s < b.start_s : a.track < b.track;

@@ -112,7 +112,8 @@ end
 local function weights_of(layout, engine, given)
   if given then return checkpoint.given(engine, given) end
   local id = hub.id_of(layout.model)
-  if id and (hub.bits_of_name(id) or 16) < 16 or id and id:lower():find "gguf$" then
+  local bits = layout.model.checkpoint_bits or id and hub.bits_of_name(id) or 16
+  if id and (bits < 16 or id:lower():find "gguf$") then
     core.refuse("plan:export.checkpoint", ("%s is quantised already, and the types of the plan's layers are made from "
       .. "16 bits: name the model that it was made from, or its file by --checkpoint FILE.gguf"):format(id))
   end

@@ -132,15 +132,16 @@ local function engines_of(plan, kv_bitwidth, gpus, form)
         tensor_ranks = #stage.gpus, device = gpus and gpus[i][k] or "" }
     end
     local workload = pipeline:problem().workload
-    list[i] = { stages = stages, bitwidths = form(bitwidths_of(engine)), kv_bitwidth = kv_bitwidth or engine.kv_bitwidth,
-      batch_size = workload.batch_size, prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
+    list[i] = { stages = stages, bitwidths = form(bitwidths_of(engine)),
+      kv_bitwidth = kv_bitwidth or engine.kv_bitwidth, batch_size = workload.batch_size,
+      prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
       decode_micro_batch_size = pipeline.decode_micro_batch_size, chunk_tokens = workload.chunk_tokens or 0 }
   end
   return list
 end
 
--- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers, absent where all
--- are as stored: they say whether anything is quantised at all.
+-- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers, absent where
+-- all are as stored: they say whether anything is quantised at all.
 local function model_options(opt, engines, gpus)
   local model, bitwidths, any = { path = opt.model }, {}, false
   for i = 1, #engines[1].bitwidths do
@@ -237,9 +238,13 @@ local function drawn(given)
   end, clear
 end
 
+-- run.requests, which is also run:requests(), as ts.serve's results have it.
+local rows = { __call = function(requests) return requests end }
+
 -- Answers into what scripts read.
 local function fill(run, result, prompts, tokenizer)
-  run.texts, run.tokens, run.stop_reasons, run.prompt_tokens, run.requests = {}, {}, {}, {}, {}
+  run.texts, run.tokens, run.stop_reasons, run.prompt_tokens = {}, {}, {}, {}
+  run.requests = setmetatable({}, rows)
   run.partial = false
   for i, prompt in ipairs(prompts) do
     local answer = result.answers[i]

@@ -1,5 +1,6 @@
 -- What a plan predicts for prompts of a length: each engine answers its share of them, a batch after the other.
 
+local core = require "tessera.core"
 local solver = require "tessera.solver"
 local under_workload = require "tessera.planning.under_workload"
 
@@ -17,6 +18,14 @@ local function shares(pipelines, count)
   end
   return given
 end
+
+local sums = {
+  __tostring = function(run)
+    return ("run of several batches: %s, TTFT mean %s, decode round %s, %.1f tok/s"):format(
+      core.format_seconds(run.total_s), core.format_seconds(run.ttft_s), core.format_seconds(run.decode_round_s),
+      run.throughput_tok_s)
+  end,
+}
 
 --- A tessera.Run of one batch of one engine, else a table with its sums; nil and why where a batch does not fit.
 return function(plan, count, prompt_tokens, output_tokens)
@@ -47,5 +56,5 @@ return function(plan, count, prompt_tokens, output_tokens)
   end
   all.decode_round_s = all.decode_round_s / micro_batches
   all.throughput_tok_s = count * round(output_tokens) / all.total_s
-  return all
+  return setmetatable(all, sums)
 end
