@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local executions = require "executions"
 local host = require "tessera.host"
+local predict = require "tessera.runtime.predict"
 local support = require "support"
 local ts = require "tessera"
 
@@ -81,6 +82,24 @@ describe("ts.execute", function()
     for _, stage in ipairs(run.stages) do engines[stage.engine] = (engines[stage.engine] or 0) + stage.busy_s end
     assert.is_true(engines[1] > 0 and engines[2] > 0)
     is_same(plan.replicas[1], opt, run)
+    assert.equal(run.requests, run:requests())
+    assert.matches("^run of several batches: .*, TTFT mean ", tostring(predict(plan, 20, 30, 10)))
+    -- A trace has the stages of all of them, or of one.
+    local file = support.temporary()
+    local function names(engine)
+      run:save_trace(file, engine)
+      local text, found = core.read_file(file), {}
+      for name in text:gmatch '"(r?e?p?l?i?c?a? ?%d?,? ?stage %d)[ ,]' do found[name] = true end
+      return found
+    end
+    local all, second = {}, {}
+    for _, stage in ipairs(run.stages) do
+      all[("replica %d, stage %d"):format(stage.engine, stage.stage - 1)] = true
+      if stage.engine == 2 then second[("stage %d"):format(stage.stage - 1)] = true end
+    end
+    assert.same(all, names())
+    assert.same(second, names(2))
+    os.remove(file)
   end)
 
   it_runs("sends hidden states in as many bits as asked for", function()
@@ -246,6 +265,29 @@ describe("ts.execute", function()
   end)
 
   -- One comes again as others start it anew; the next time nobody does.
+  it_runs("hands on the prompts of a replica that is lost for good", function()
+    local problem = ts.problem { model = path, cluster = "2xT4-16G", bitwidths = { 8 },
+      workload = { prompt_tokens = 60, output_tokens = 40, batch_size = 2 } }
+    local plan = assert(ts.plan(problem, { replicas = 2 }))
+    local remedies, answers = {}, 0
+    local opt = options { recover = true, ignore_stop_tokens = true, max_tokens = 40 }
+    opt.on_answer = function() -- of five prompts each engine answers one at a time
+      answers = answers + 1
+      if #remedies < 3 and workers(1)[1] then signal("KILL", 1) end
+    end
+    opt.on_fault = function(fault)
+      remedies[#remedies + 1] = fault.remedy
+      assert.same({ 2, 1, 1 }, { fault.engine, fault.stage, fault.rank })
+    end
+    local run = ts.execute(plan, opt)
+    assert.equal("done", run.state, run.why)
+    assert.same({ "restarted", "restarted", "handed_on" }, remedies)
+    assert.equal(#texts, answers)
+    assert.equal(2, run.moves[1].engine)
+    opt.on_answer, opt.on_fault, opt.recover = nil, nil, nil
+    is_same(plan.replicas[1], opt, run)
+  end)
+
   it_runs("awaits a worker that others have started, then moves its layers", function()
     local plan = plan_of({ { 6, 4 }, { 6, 4 } }, { batch_size = 3, bitwidths = { 4 } })
     local function start(rank)

@@ -35,4 +35,10 @@ bool LiveEngine::cancel(std::int64_t request, serving::Ticks now) {
   return true;
 }
 
+bool LiveEngine::withdraw(std::int64_t request, serving::Ticks now) {
+  if (!core_.withdraw(request, now)) return false;
+  executor_.take(request);
+  return true;
+}
+
 }  // namespace tessera::run

@@ -318,12 +318,13 @@ OptionTable make_execute_options() {
                            .doc = "Called as each prompt is answered, with its number",
                            .lua_type = "fun(prompt: integer, tokens: integer[], stop_reason: "
                                        "string)"});
-  table.options.push_back({.name = "on_fault",
-                           .type = OptionType::callback,
-                           .doc =
-                               "Called as a worker is lost, with what run.faults has of it; its "
-                               "remedy is restarted, awaited, relinked, moved (its layers) or none",
-                           .lua_type = "fun(fault: table)"});
+  table.options.push_back(
+      {.name = "on_fault",
+       .type = OptionType::callback,
+       .doc = "Called as a worker is lost, with what run.faults has of it; its "
+              "remedy is restarted, awaited, relinked, moved (its layers), handed_on (its "
+              "engine's prompts) or none",
+       .lua_type = "fun(fault: table)"});
   table.options.push_back({.name = "progress",
                            .type = OptionType::callback,
                            .doc = "Called while workers load and prompts are answered; false for "

@@ -54,21 +54,27 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     engine.ranks = std::move(all);
   }
   loaded_.resize(ranks_.size());
-  // Each prompt to the engine that is furthest behind its share.
   std::vector<double> given(engines_.size(), 0);
   for (std::size_t i = 0; i < answers.prompts.size(); ++i) {
     if (answers.done[i]) {
       ++num_answered_;
       continue;
     }
-    std::size_t best = 0;
-    const auto load = [&](std::size_t e) {
-      return (given[e] + 1) / static_cast<double>(options_.engines[e].share);
-    };
-    for (std::size_t e = 1; e < given.size(); ++e) best = load(e) < load(best) ? e : best;
-    ++given[best];
-    engines_[best]->requests.push_back(static_cast<std::int64_t>(i));
+    engines_[next_engine(given)]->requests.push_back(static_cast<std::int64_t>(i));
   }
+}
+
+// Each prompt goes to the engine that is furthest behind its share.
+std::size_t Job::next_engine(std::vector<double>& given) const {
+  std::optional<std::size_t> best;
+  const auto load = [&](std::size_t e) {
+    return (given[e] + 1) / static_cast<double>(options_.engines[e].share);
+  };
+  for (std::size_t e = 0; e < given.size(); ++e) {
+    if (!engines_[e]->is_lost && (!best || load(e) < load(*best))) best = e;
+  }
+  ++given[*best];
+  return *best;
 }
 
 Job::~Job() = default;
@@ -113,6 +119,8 @@ void Job::on(Event event) {
     case Event::Type::message:
       break;
   }
+  // One that was let go may have been busy with its last order still.
+  if (ranks_[static_cast<std::size_t>(event.peer)].state == Rank::State::retired) return;
   try {
     take(event.peer, event.message);
   } catch (const Error& error) {
@@ -255,16 +263,21 @@ void Job::take(std::int32_t rank, const Message& message) {
 void Job::is_loaded(std::int32_t rank) {
   show_progress(true);
   Engine& engine = *engines_[ranks_[static_cast<std::size_t>(rank)].engine];
-  const auto ready = [&](std::int32_t r) {
-    return ranks_[static_cast<std::size_t>(r)].state == Rank::State::ready;
-  };
-  if (state_ == JobState::loading) {
-    for (const auto& other : engines_) {
-      if (!std::ranges::all_of(other->ranks, ready)) return;
-    }
-    return begin();
+  if (start_ == 0) return begin_when_ready();
+  if (!engine.is_running && is_ready(engine)) resume(engine);
+}
+
+bool Job::is_ready(const Engine& engine) const {
+  return std::ranges::all_of(engine.ranks, [&](std::int32_t rank) {
+    return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::ready;
+  });
+}
+
+void Job::begin_when_ready() {
+  for (const auto& engine : engines_) {
+    if (!engine->is_lost && !is_ready(*engine)) return;
   }
-  if (!engine.is_running && std::ranges::all_of(engine.ranks, ready)) resume(engine);
+  begin();
 }
 
 // ----------------------------------------------------------------------------------------- running
@@ -275,26 +288,29 @@ void Job::begin() {
   show_progress(false);
   for (const auto& engine : engines_) {
     engine->executor.start_at(start_);
+    if (engine->is_lost) continue;
     engine->is_running = true;
-    for (const std::int64_t request : engine->requests) {
-      const Prompt& prompt = answers_.prompts[static_cast<std::size_t>(request)];
-      serving::Sequence sequence;
-      sequence.request = request;
-      const std::int64_t most = most_new(prompt, options_.max_context_tokens);
-      sequence.max_tokens = most;
-      engine->live.submit(std::move(sequence), prompt, most, 0);
-    }
+    for (const std::int64_t request : engine->requests) submit(*engine, request, 0);
     engine->live.decide(0);
     answer(*engine);
   }
   if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
 
+void Job::submit(Engine& engine, std::int64_t request, serving::Ticks now) {
+  const Prompt& prompt = answers_.prompts[static_cast<std::size_t>(request)];
+  serving::Sequence sequence;
+  sequence.request = request;
+  const std::int64_t most = most_new(prompt, options_.max_context_tokens);
+  sequence.max_tokens = most;
+  engine.live.submit(std::move(sequence), prompt, most, now);
+}
+
 void Job::resume(Engine& engine) {
   engine.is_running = true;
   state_ = JobState::running;
   for (const auto& other : engines_) {
-    if (!other->is_running) state_ = JobState::recovering;
+    if (!other->is_running && !other->is_lost) state_ = JobState::recovering;
   }
   advance(engine);
 }

@@ -50,6 +50,8 @@ void Job::lost(std::int32_t rank, const std::string& why, bool is_ending) {
     remedy = hooks_.restart(rank) ? Remedy::restarted : Remedy::awaited;
   } else if (replan(rank)) {
     remedy = Remedy::moved;
+  } else if (hand_on(rank)) {
+    remedy = Remedy::handed_on;
   }
   note_fault(rank, text, remedy);
 }
@@ -117,6 +119,50 @@ bool Job::replan(std::int32_t rank) {
   }
   engine.executor.move_to(engine.stages);
   if (is_whole(engine)) reset(engine);
+  return true;
+}
+
+// An engine is lost for good, and others live: they answer what it has not, each answer from its
+// first token, so that none is of two engines.
+bool Job::hand_on(std::int32_t rank) {
+  if (!options_.recover || state_ == JobState::connecting || is_done()) return false;
+  Engine& lost = *engines_[ranks_[static_cast<std::size_t>(rank)].engine];
+  const bool others = std::ranges::any_of(
+      engines_, [&](const auto& engine) { return engine.get() != &lost && !engine->is_lost; });
+  if (!others) return false;
+  lose_steps(lost);
+  lost.is_lost = true;
+  for (const std::int32_t left : lost.ranks) {
+    Rank& r = ranks_[static_cast<std::size_t>(left)];
+    if (r.state != Rank::State::absent) transport_.send(left, {.kind = Kind::stop}, {});
+    r.state = Rank::State::retired;
+  }
+  std::vector<double> given(engines_.size(), 0);
+  if (start_ == 0) {
+    for (const std::int64_t request : std::exchange(lost.requests, {})) {
+      engines_[next_engine(given)]->requests.push_back(request);
+    }
+    begin_when_ready();
+    return true;
+  }
+  const serving::Ticks now = lost.executor.ticks(transport_.now());
+  for (const std::int64_t request : lost.live.core().requests()) {
+    lost.live.withdraw(request, now);
+    serving::RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
+    record.output_tokens = 0;
+    record.first_token = record.last_token = serving::kNever;
+    submit(*engines_[next_engine(given)], request, now);
+  }
+  state_ = JobState::running;
+  for (const auto& engine : engines_) {
+    if (engine->is_lost) continue;
+    if (engine->is_running) {
+      advance(*engine);
+    } else if (!is_done()) {
+      state_ = JobState::recovering;
+    }
+    if (is_done()) break;
+  }
   return true;
 }
 

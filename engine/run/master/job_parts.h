@@ -50,6 +50,7 @@ struct Job::Engine {
   };
   std::optional<LostLink> lost_link = {};  ///< of a rank that cannot feed another one any more
   bool is_running = false;
+  bool is_lost = false;  ///< for good: others answer its prompts
 };
 
 }  // namespace tessera::run

@@ -105,6 +105,7 @@ local function fault_line(fault, options)
     none = "the run ends",
     restarted = "it is started again",
     relinked = "its links are opened again",
+    handed_on = "its replica is given up, and the others answer its prompts",
     moved = "its layers go to the workers that are left",
     awaited = ("awaited for %s s, then its layers go to those that are left: tessera stage --rank %d --connect %s:%s")
       :format(value_of(options, "start_limit_s"), fault.rank, value_of(options, "host"), value_of(options, "port")),

@@ -34,6 +34,8 @@ class LiveEngine {
               serving::Ticks now, const std::string& salt = {});
   /// Its client has gone; false for one that is not here (any more).
   bool cancel(std::int64_t request, serving::Ticks now);
+  /// It goes on elsewhere, anew: nobody is told of its end here. False for one that is not here.
+  bool withdraw(std::int64_t request, serving::Ticks now);
   /// Steps while there is room.
   void decide(serving::Ticks now) { core_.decide_all(now, executor_); }
 

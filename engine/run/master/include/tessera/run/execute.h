@@ -182,11 +182,13 @@ struct Fields<run::ExecuteOptions> {
                       .doc = "Workers on this machine keep to cores of their own, where there are "
                              "enough",
                       .as_option = AsOption::defaulted}),
-      field<&O::recover>({.name = "recover",
-                          .doc = "A worker that is lost is started again, twice a minute at "
-                                 "most, or awaited where others started it; then its layers move "
-                                 "to those that are left. What was not answered is computed again",
-                          .as_option = AsOption::defaulted}),
+      field<&O::recover>(
+          {.name = "recover",
+           .doc = "A worker that is lost is started again, twice a minute at "
+                  "most, or awaited where others started it; then its layers move "
+                  "to those that are left of its replica, or its prompts to other replicas. What "
+                  "was not answered is computed again",
+           .as_option = AsOption::defaulted}),
       field<&O::journal>({.name = "journal",
                           .doc = "File that keeps the answers; a run that finds it goes on there"}),
       field<&O::start_limit_s>({.name = "start_limit_s",

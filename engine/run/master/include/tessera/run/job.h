@@ -55,6 +55,7 @@ enum class Remedy {
   awaited,    ///< others started it, and are to do so again
   relinked,   ///< it is there, and opens a link to another worker again
   moved,      ///< its layers go to those that are left
+  handed_on,  ///< other engines answer what its engine has not
 };
 
 /// A worker that was lost, or would not go on.
@@ -154,8 +155,13 @@ class Job final : public Actor {
   bool may_return(std::int32_t rank);
   void relink(Engine& engine);
   bool replan(std::int32_t rank);
+  bool hand_on(std::int32_t rank);
+  void submit(Engine& engine, std::int64_t request, serving::Ticks now);
+  std::size_t next_engine(std::vector<double>& given) const;
+  void begin_when_ready();
   void lose_steps(Engine& engine);
   bool is_whole(const Engine& engine) const;
+  bool is_ready(const Engine& engine) const;
   Nanoseconds step_limit(const Engine& engine) const;
 
   JobOptions options_;
@@ -194,6 +200,7 @@ inline constexpr auto kEnumNames<run::Remedy> =
                              {run::Remedy::restarted, "restarted"},
                              {run::Remedy::awaited, "awaited"},
                              {run::Remedy::relinked, "relinked"},
-                             {run::Remedy::moved, "moved"}});
+                             {run::Remedy::moved, "moved"},
+                             {run::Remedy::handed_on, "handed_on"}});
 
 }  // namespace tessera
