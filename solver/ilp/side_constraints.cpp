@@ -131,10 +131,12 @@ void Formulation::add_stage_rule_rows() {
   const StageOrder rule(instance_);
   if (problem_.order || !rule.binds()) return;
   std::vector<GroupSet> nodes(rule.num_nodes(), GroupSet(groups_, 0)), degrees;
+  GroupSet sharing(groups_, 0);
   for (std::size_t g = 0; g < groups_; ++g) {
     const std::size_t sharding = instance_.groups[g].sharding;
     degrees.resize(std::max(degrees.size(), sharding + 1), GroupSet(groups_, 0));
     nodes[rule.node_of(g)][g] = degrees[sharding][g] = 1;
+    if (instance_.groups[g].shares_layers) sharing[g] = 1;
   }
   const auto use_one_of = [&](const std::vector<GroupSet>& sets) {
     Terms sum;
@@ -142,7 +144,12 @@ void Formulation::add_stage_rule_rows() {
     model_.add_row(-kFree, 1, std::move(sum), make_name("one_of{}", presences_.size()));
   };
   use_one_of(degrees);
-  if (instance_.stage_rule == StageRule::one_node) return use_one_of(nodes);
+  if (instance_.stage_rule == StageRule::one_node) {
+    Terms alone;
+    for (std::size_t j = 0; j < positions_; ++j) add_use(alone, j, sharing, 1);
+    if (!alone.empty()) model_.add_row(-kFree, 1, std::move(alone), "one_group");
+    return use_one_of(nodes);
+  }
   for (const GroupSet& node : nodes) {
     Terms sum;
     for (std::size_t j = 0; j < positions_; ++j) add_presence_of({0, j, node}, sum);

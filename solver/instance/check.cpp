@@ -75,7 +75,8 @@ Check check_server(const Instance& instance, const Candidate& candidate) {
                 fmt::format("{}@{} cannot stand there: {}", stage_name(instance, candidate, *stage),
                             instance.groups[candidate.order[*stage]].node,
                             instance.stage_rule == StageRule::one_node
-                                ? "the server has the devices of one node"
+                                ? "the server has the devices of one node, each a stage, or "
+                                  "one group that shares all layers"
                                 : "the server has one degree of tensor parallelism, and one node "
                                   "after the other, behind the first those with fewer stages "
                                   "first"));

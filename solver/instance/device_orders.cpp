@@ -37,6 +37,8 @@ std::vector<std::size_t> devices_by_memory(const Instance& instance) {
       if (worth(node) > worth(best)) best = node;
     }
     std::erase_if(devices, [&](std::size_t g) { return rule.node_of(g) != best; });
+    const bool is_alone = instance.groups[devices.front()].shares_layers;
+    if (is_alone) devices.resize(1);
   }
   return devices;
 }

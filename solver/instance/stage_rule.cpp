@@ -11,13 +11,15 @@ StageOrder::StageOrder(const Instance& instance) : rule_(instance.stage_rule) {
     while (known < g && groups[known].node != groups[g].node) ++known;
     node_of_.push_back(known < g ? node_of_[known] : num_nodes_++);
     sharding_.push_back(groups[g].sharding);
+    is_alone_.push_back(rule_ == StageRule::one_node && groups[g].shares_layers ? 1 : 0);
   }
 }
 
 bool StageOrder::binds() const {
   if (rule_ == StageRule::any) return false;
-  return num_nodes_ > 1 || std::any_of(sharding_.begin(), sharding_.end(),
-                                       [&](std::size_t s) { return s != sharding_.front(); });
+  return num_nodes_ > 1 || std::count(is_alone_.begin(), is_alone_.end(), 1) > 0 ||
+         std::any_of(sharding_.begin(), sharding_.end(),
+                     [&](std::size_t s) { return s != sharding_.front(); });
 }
 
 std::optional<StageOrder::State> StageOrder::after(State state, std::size_t group) const {
@@ -26,7 +28,7 @@ std::optional<StageOrder::State> StageOrder::after(State state, std::size_t grou
   if (state.num_nodes == 0) {
     state.begun.assign(num_nodes_, 0);
     state.sharding = sharding_[group];
-  } else if (sharding_[group] != state.sharding) {
+  } else if (sharding_[group] != state.sharding || is_alone_[group] != 0) {
     return std::nullopt;
   } else if (node == state.node) {
     ++state.used;

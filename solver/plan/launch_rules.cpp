@@ -159,9 +159,13 @@ void check_llama_cpp(const Engine& engine, Obstacles& found) {
   }
   for (const PlacedStage* stage : engine.stages) {
     if (stage->degree() == 1) continue;
-    found.push_back(
-        fmt::format("llama.cpp cuts models into layers, not into tensor-parallel groups of {}",
-                    stage->degree()));
+    if (engine.stages.size() > 1) {
+      found.push_back(fmt::format(
+          "llama.cpp cuts a model into stages or shares all layers, not both; this pipeline has {} "
+          "stages and tensor parallelism {}",
+          engine.stages.size(), stage->degree()));
+    }
+    add(sharing_obstacle(*engine.devices().front(), engine.kv_bitwidth), found);
     break;
   }
   add(kv_obstacle(Runtime::llama_cpp, engine.kv_bitwidth), found);

@@ -58,8 +58,11 @@ void set_bytes(Instance& instance, const BatchProblem& batch,
 bool can_launch(const Problem& problem, const std::vector<std::size_t>& members,
                 std::int32_t bitwidth) {
   if (!problem.runtime) return true;
-  if (*problem.runtime == Runtime::llama_cpp && members.size() > 1) return false;
   const BatchProblem& batch = *problem.batch();
+  if (*problem.runtime == Runtime::llama_cpp && members.size() > 1 &&
+      sharing_obstacle(batch.device(members.front()), batch.kv_bitwidth)) {
+    return false;
+  }
   return std::all_of(members.begin(), members.end(), [&](std::size_t i) {
     const Device& device = batch.device(i);
     return kernel_obstacles(*problem.runtime, batch.model, {bitwidth}, batch.kv_bitwidth,
@@ -84,9 +87,9 @@ Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> p
     const Node& node = batch.cluster.nodes[batch.cluster.devices[members.front()].node_index];
     const double usable = cost::empty_account(batch, members, query).left_bytes();
     const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
-    instance.groups.push_back({group.name, node.name,
-                               static_cast<std::int32_t>(group.members.size()),
-                               group.degree * usable, static_cast<std::size_t>(row)});
+    instance.groups.push_back(
+        {group.name, node.name, static_cast<std::int32_t>(group.members.size()),
+         group.degree * usable, static_cast<std::size_t>(row), group.degree > 1});
     for (std::int32_t bit : batch.bitwidths) {
       const bool runs = cost::has_kernel(batch, members, bit) &&
                         cost::reads_kv(batch, members, batch.kv_bitwidth) &&

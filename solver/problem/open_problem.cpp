@@ -110,12 +110,9 @@ Ways ways_of(const Problem& problem, const Choices& choices,
   const BatchProblem& batch = *problem.batch();
   Ways ways;
   if (choices.tensor_parallel) {
-    const MeshRules rules{choices.uniform_degree || runtime == Runtime::vllm,
-                          problem.may_leave_out()};
-    const auto degrees = kept_of(*choices.tensor_parallel, [&](std::int32_t degree) {
-      return runtime != Runtime::llama_cpp || degree == 1;
-    });
-    MeshChoices listed = list_meshes(batch.model, batch.cluster, degrees, rules);
+    const bool is_server = runtime == Runtime::vllm || runtime == Runtime::llama_cpp;
+    const MeshRules rules{choices.uniform_degree || is_server, problem.may_leave_out()};
+    MeshChoices listed = list_meshes(batch.model, batch.cluster, *choices.tensor_parallel, rules);
     for (const Mesh& mesh : listed.meshes) ways.meshes.push_back(normalised(mesh));
     ways.notes = std::move(listed.notes);
   } else {

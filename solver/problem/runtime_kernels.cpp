@@ -81,6 +81,17 @@ std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& mo
   return std::nullopt;
 }
 
+std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t kv_bitwidth) {
+  constexpr double kCuda = 2;  // compute capabilities below it are of no NVIDIA GPU
+  if (device.backend.value_or("") != "rocm" && device.compute_capability < kCuda) {
+    return fmt::format("llama.cpp shares layers among CUDA's and ROCm's GPUs; {} is neither",
+                       device.name);
+  }
+  if (kv_bitwidth == 16) return std::nullopt;
+  return fmt::format("llama.cpp shares layers with a KV cache of 16 bits; this one has {}",
+                     kv_bitwidth);
+}
+
 std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
                                           std::int32_t kv_bitwidth, const std::string& device,

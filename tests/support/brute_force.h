@@ -44,7 +44,11 @@ class BruteForce {
       ++stages.back();
     }
     if (std::set(nodes.begin(), nodes.end()).size() != nodes.size()) return false;
-    if (in.stage_rule == StageRule::one_node) return nodes.size() == 1;
+    if (in.stage_rule == StageRule::one_node) {
+      const bool shares = std::any_of(order.begin(), order.end(),
+                                      [&](std::size_t g) { return in.groups[g].shares_layers; });
+      return nodes.size() == 1 && (order.size() == 1 || !shares);
+    }
     return std::is_sorted(stages.begin() + 1, stages.end());
   }
 

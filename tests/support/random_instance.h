@@ -54,6 +54,10 @@ class RandomInstance {
       group.node = std::string(1, static_cast<char>('a' + rng_.integer(0, 2)));
       if (chance(2)) group.sharding = in.groups.front().sharding;
     }
+    if (in.stage_rule != StageRule::one_node || chance(2)) return;
+    for (DeviceGroup& group : in.groups) {
+      group.shares_layers = group.sharding == in.groups.front().sharding;
+    }
   }
 
   /// Some of the devices in some order; all of them half of the time.

@@ -49,10 +49,18 @@ local function backend_of(engine)
   return backends[stage.backend or stage.compute_capability >= no_cuda and "cuda" or "metal"]
 end
 
+-- GPUs that share all layers; 1 where each has its own.
+local function degree_of(engine)
+  local stages = gpu_stages(engine)
+  return #stages == 1 and #stages[1].gpus or 1
+end
+
 -- Lines that choose the engine's GPUs among those of a node.
 local function choice_of(engine)
   local gpus = {}
-  for _, stage in ipairs(gpu_stages(engine)) do gpus[#gpus + 1] = stage.gpus[1] end
+  for _, stage in ipairs(gpu_stages(engine)) do
+    for _, gpu in ipairs(stage.gpus) do gpus[#gpus + 1] = gpu end
+  end
   local lines = {}
   for i, line in ipairs(backend_of(engine).choose) do lines[i] = line:format(table.concat(gpus, ",")) end
   return lines
@@ -185,7 +193,10 @@ local function options_of(layout, engine, index, weights)
     table.insert(options, 5, { "--tensor-split", split_of(engine) })
     table.insert(options, 6, { "--main-gpu", 0 })
   end
-  if cache ~= "f16" then options[#options + 1] = { "--flash-attn", "on" } end -- quantised values need it
+  local shares_layers = degree_of(engine) > 1
+  if shares_layers then table.insert(options, 4, { "--split-mode", "tensor" }) end
+  -- Quantised values need it, and layers that GPUs share.
+  if cache ~= "f16" or shares_layers then options[#options + 1] = { "--flash-attn", "on" } end
   return options
 end
 
@@ -199,7 +210,11 @@ local function limits_of(layout, engine)
     limits[#limits + 1] = ("requests: each has room for %d tokens, and longer ones are cut or refused; fewer bits or "
       .. "more GPUs make room."):format(engine.limits.max_model_len)
   end
-  if engine.kv_bitwidth ~= 16 then
+  if degree_of(engine) > 1 then
+    limits[#limits + 1] = "tensor parallelism: `--split-mode tensor` is in builds from April 2026 on, experimental there, "
+      .. "and not for every kind of model; `--split-mode layer` runs everywhere, slower for one request."
+  end
+  if engine.kv_bitwidth ~= 16 or degree_of(engine) > 1 then
     limits[#limits + 1] = "flash attention: `--flash-attn on` is how builds from September 2025 on say it; before "
       .. "them it has no value."
   end
@@ -221,6 +236,7 @@ function M.expected(layout, engine)
   local cache = cache_types[engine.kv_bitwidth]
   return {
     ["--tensor-split"] = #gpu_stages(engine) > 1 and split_of(engine) or nil,
+    ["--split-mode"] = degree_of(engine) > 1 and "tensor" or #gpu_stages(engine) > 1 and "layer" or nil,
     ["--n-gpu-layers"] = tostring(gpu_layers(layout, engine)), ["--cache-type-k"] = cache, ["--cache-type-v"] = cache,
     ["--parallel"] = engine.limits and tostring(engine.limits.max_num_seqs),
     ["--ctx-size"] = engine.limits and tostring(engine.limits.ctx_size),

@@ -111,8 +111,13 @@ TEST(LaunchRules, OneDegreeAndOneScheme) {
   EXPECT_THAT(
       obstacles(Runtime::vllm, {{0, "L4", {0, 1}}, {0, "L4", {2}}}),
       ElementsAre("the stages have tensor parallelism 2 and 1; vLLM has one degree for all"));
-  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0, 1}}}),
-              ElementsAre(HasSubstr("not into tensor-parallel groups of 2")));
+  // llama.cpp: stages, or one group that shares all layers, on CUDA or ROCm, with a cache of 16
+  // bits.
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0, 1}}}), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0, 1}}, {0, "L4", {2, 3}}}),
+              ElementsAre(HasSubstr("2 stages and tensor parallelism 2")));
+  EXPECT_THAT(obstacles(Runtime::llama_cpp, {{0, "L4", {0, 1}}}, "vllm", 8),
+              ElementsAre(HasSubstr("KV cache of 16 bits; this one has 8")));
   const std::vector<On> mixed{{0, "A100-80G", {0}, 8}, {0, "A100-80G", {1}, 4}};
   EXPECT_THAT(obstacles(Runtime::vllm, mixed), IsEmpty());
   EXPECT_THAT(obstacles(Runtime::vllm, mixed, "vllm_fp8"),

@@ -23,7 +23,8 @@ enum class StageRule {
   /// Stages of a node are neighbours; behind the first node, none has fewer stages than the one
   /// before it; all stages are devices or groups cut alike. vLLM's.
   node_by_node,
-  one_node,  ///< all stages are on one node, cut alike. llama.cpp's
+  /// All stages are on one node: devices, or one group that shares all layers. llama.cpp's
+  one_node,
 };
 
 /// Devices that the planner cannot tell apart: same type on the same node.
@@ -33,7 +34,8 @@ struct DeviceGroup {
   std::int32_t count = 1;
   double usable_bytes =
       0;  ///< capacity less the runtime reserve; of a tensor-parallel group, pooled
-  std::size_t sharding = 0;  ///< how layers are cut over it: the row of bytes that it holds
+  std::size_t sharding = 0;    ///< how layers are cut over it: the row of bytes that it holds
+  bool shares_layers = false;  ///< a tensor-parallel group
 };
 
 /// All costs of one phase at one micro-batch size. For prefill the unit is one chunk of a

@@ -42,6 +42,7 @@ class StageOrder {
   StageRule rule_;
   std::size_t num_nodes_ = 0;
   std::vector<std::size_t> node_of_, sharding_;  ///< [group]
+  std::vector<std::uint8_t> is_alone_;           ///< [group]; no stage is beside it
 };
 
 }  // namespace tessera::solver

@@ -27,6 +27,9 @@ std::optional<std::string> device_obstacle(Runtime runtime, const std::string& d
 std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
                                            const std::vector<std::int32_t>& bitwidths,
                                            const std::string& device, double compute_capability);
+/// Why llama.cpp does not share layers among devices of a kind (--split-mode tensor, builds from
+/// April 2026 on; docs/multi-gpu.md and pull request 19378 of ggml-org/llama.cpp).
+std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t kv_bitwidth);
 /// All of these, of engines of any shape.
 std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
