@@ -7,6 +7,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/solver/instance/even_stages.h"
 #include "tessera/solver/instance/grouping.h"
 #include "tessera/solver/plan/build_plan.h"
 #include "tessera/solver/planning/planners.h"
@@ -62,9 +63,13 @@ class EnginePlanner : public ProblemPlanner {
                   "group",
                   "ts.plan.group");
     }
-    const PlanResult result =
+    PlanResult result =
         plan_layer_blocks(*planner_, instance, request, static_cast<std::size_t>(options.group));
     if (!result.candidate) return why_none(result);
+    if (instance.stage_rule == StageRule::one_node) {
+      result.candidate = even_stages(instance, *std::move(result.candidate));
+      result.objective = evaluate(instance, *result.candidate).objective;
+    }
     // A planner that knows nothing of side constraints may break them.
     if (!instance.rows.empty()) {
       if (const auto violation = find_violation(instance, *result.candidate))

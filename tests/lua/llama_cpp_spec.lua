@@ -43,6 +43,19 @@ describe("a plan for llama.cpp", function()
     assert.is_true(two < one and two > 0.95 * one)
   end)
 
+  it("gives equal cards equal layers, where that is as good", function()
+    for cluster, most_apart in pairs { ["2xRTX-5060-Ti-16G"] = 0, ["3xRTX-3090"] = 1 } do
+      local model = most_apart == 0 and "gemma-3-27b" or "llama-3.1-70b"
+      local plan = assert(ts.plan(problem(model, cluster, { kv_bitwidth = 8 })))
+      local least, most = math.huge, 0
+      for _, stage in ipairs(plan.stages) do
+        least, most = math.min(least, stage.num_layers), math.max(most, stage.num_layers)
+      end
+      assert.is_true(#plan.stages > 1 and most - least <= most_apart, cluster .. ": " .. least .. " to " .. most)
+      assert.is_true(ts.check(plan))
+    end
+  end)
+
   it("reads weights at a rate that follows the chip", function()
     -- More bandwidth of one family is faster, fewer bits are, and A100's twice as much is not twice as fast.
     assert.is_true(tok_s("llama-3.1-8b", "1xRTX-4090") > 1.5 * tok_s("llama-3.1-8b", "1xRTX-4070-Ti"))
