@@ -203,6 +203,7 @@ class FakeModel : public LanguageModel {
   const LoadRequest& request() const override { return request_; }
   const Tokens& tokens() const override { return own_tokens; }
   std::int64_t weight_bytes() const override { return 1000; }
+  MemoryUse memory_use() const override { return {}; }
   std::string describe_layer(std::int64_t layer) const override {
     if (request_.layers.empty()) return "f32";
     return std::to_string(request_.layers.at(static_cast<std::size_t>(layer)).bitwidth) + "-bit";

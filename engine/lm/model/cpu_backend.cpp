@@ -31,13 +31,6 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   bool is_host() const override { return true; }
 
-  Memory allocate(std::int64_t bytes) const override {
-    const std::int64_t whole = std::max<std::int64_t>(bytes, 1);
-    void* data = std::aligned_alloc(
-        kAlignment, static_cast<std::size_t>((whole + kAlignment - 1) / kAlignment * kAlignment));
-    if (data == nullptr) throw std::bad_alloc();
-    return {data, std::free};
-  }
   Memory upload(const void* host, std::int64_t bytes) const override {
     Memory memory = allocate(bytes);
     copy(host, bytes, memory.get());
@@ -158,6 +151,13 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  Memory take(std::int64_t bytes) const override {
+    const std::int64_t whole = std::max<std::int64_t>(bytes, 1);
+    void* data = std::aligned_alloc(
+        kAlignment, static_cast<std::size_t>((whole + kAlignment - 1) / kAlignment * kAlignment));
+    if (data == nullptr) throw std::bad_alloc();
+    return {data, std::free};
+  }
   /// Calls f on slices; what it answers other than ok ends the step.
   template <class F>
   void for_tasks(const char* what, std::int64_t count, std::int64_t grain, const F& f) const {

@@ -76,6 +76,8 @@ std::int64_t Decoder::weight_bytes() const {
   return bytes;
 }
 
+MemoryUse Decoder::memory_use() const { return shared_->backend->memory_use(); }
+
 void Decoder::need_layers(std::int64_t first, std::int64_t last) const {
   if (first >= request_.first_layer && last >= first && last <= request_.last_layer) return;
   const bool whole = request_.first_layer == 0 && request_.last_layer == shape().num_layers;

@@ -32,6 +32,7 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   const LoadRequest& request() const override { return request_; }
   const Tokens& tokens() const override;
   std::int64_t weight_bytes() const override;
+  MemoryUse memory_use() const override;
   std::string describe_layer(std::int64_t layer_index) const override;
   int num_threads() const override;
   std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,

@@ -17,9 +17,11 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/profile/deployment.h"
 #include "tessera/profile/passes.h"
 #include "tessera/profile/random_model.h"
 #include "tessera/profile/rates.h"
+#include "tessera/weights/weights.h"
 
 namespace tessera {
 namespace profile_lua {
@@ -342,6 +344,26 @@ int passes(lua_State* L) {
   return 1;
 }
 
+const OptionTable& deployment_options() {
+  static const OptionTable table =
+      lua_kit::option_table<profile::DeploymentRequest>({"measure.deployment", "", "", {}});
+  return table;
+}
+
+// deployment(options of ts.language_model, DeploymentRequest)
+int deployment(lua_State* L) {
+  const lua_kit::Options model_options(L, 1, lm_lua::language_model_options(), "ts.language_model");
+  const lua_kit::Options options(L, 2, deployment_options(), "measure.deployment");
+  const lm::LoadRequest load = lm_lua::read_request(model_options);
+  profile::DeploymentRequest request;
+  lua_kit::read_options(options, request);
+  request.interrupted = lm_lua::interrupted;
+  const ModelShape shape = weights::model_of(*weights::Weights::open(load.path));
+  const auto loader = [](const lm::LoadRequest& part) { return lm::module().load(part); };
+  lua_kit::push_value(L, profile::measure_deployment(load, shape, request, loader));
+  return 1;
+}
+
 // random_model(shape, num_layers, fn): calls fn(path) while it is there.
 int random_model(lua_State* L) {
   const auto shape = core_lua::model_argument(L, 1, "model");
@@ -371,6 +393,7 @@ void register_profile(lua_State* L) {
                             {"loopback", lua_kit::guarded<loopback>},
                             {"sums", lua_kit::guarded<sums>},
                             {"passes", lua_kit::guarded<passes>},
+                            {"deployment", lua_kit::guarded<deployment>},
                             {"random_model", lua_kit::guarded<random_model>}});
 }
 

@@ -74,11 +74,6 @@ class TorchBackend final : public Backend {
   std::string name() const override { return "torch " + device_.str(); }
   bool is_host() const override { return device_.is_cpu(); }
 
-  Memory allocate(std::int64_t bytes) const override {
-    const at::Tensor bytes_of =
-        at::empty({std::max<std::int64_t>(bytes, 1)}, at::TensorOptions(device_).dtype(at::kByte));
-    return Memory(bytes_of.data_ptr(), [bytes_of](void*) {});
-  }
   Memory upload(const void* host, std::int64_t bytes) const override {
     Memory memory = allocate(bytes);
     write(host, bytes, memory.get());
@@ -209,6 +204,11 @@ class TorchBackend final : public Backend {
   }
 
  private:
+  Memory take(std::int64_t bytes) const override {
+    const at::Tensor bytes_of =
+        at::empty({std::max<std::int64_t>(bytes, 1)}, at::TensorOptions(device_).dtype(at::kByte));
+    return Memory(bytes_of.data_ptr(), [bytes_of](void*) {});
+  }
   // A matrix that lies on the CPU, on the device.
   std::unique_ptr<Linear> placed(const Linear& values, kernels::Real dtype) const {
     std::string why_not;

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "tessera/kernels/activation.h"
 #include "tessera/kernels/attention.h"
 #include "tessera/kernels/rope.h"
 #include "tessera/linear/linear.h"
+#include "tessera/lm/language_model.h"
 
 namespace tessera::lm {
 
@@ -18,6 +21,25 @@ using linear::LinearSource;
 
 /// Memory of a device; freed with the last owner.
 using Memory = std::shared_ptr<void>;
+
+/// Counts what is allocated, and the most that was at once.
+class MemoryMeter : public std::enable_shared_from_this<MemoryMeter> {
+ public:
+  Memory counted(Memory memory, std::int64_t bytes) {
+    const std::int64_t now = now_ += bytes;
+    for (std::int64_t peak = peak_; now > peak && !peak_.compare_exchange_weak(peak, now);) {
+    }
+    void* const data = memory.get();
+    return {data, [memory = std::move(memory), bytes, meter = shared_from_this()](void*) mutable {
+              memory = nullptr;
+              meter->now_ -= bytes;
+            }};
+  }
+  MemoryUse use() const { return {now_, peak_}; }
+
+ private:
+  std::atomic<std::int64_t> now_ = 0, peak_ = 0;
+};
 
 /// A matrix of f32 on the device, [rows][columns] with rows `stride` numbers apart.
 struct Rows2d {
@@ -52,7 +74,9 @@ class Backend {
 
   virtual bool is_host() const = 0;  ///< its memory is the program's
 
-  virtual Memory allocate(std::int64_t bytes) const = 0;
+  /// Counted in memory_use() until its last owner is gone.
+  Memory allocate(std::int64_t bytes) const { return meter_->counted(take(bytes), bytes); }
+  MemoryUse memory_use() const { return meter_->use(); }
   virtual Memory upload(const void* host, std::int64_t bytes) const = 0;
   virtual void download(const void* device, std::int64_t bytes, void* host) const = 0;
   virtual void write(const void* host, std::int64_t bytes, void* device) const = 0;
@@ -84,6 +108,11 @@ class Backend {
   /// sum[rows[i]] += weights[i] * in[i]; rows differ from each other
   virtual void scatter_add(Rows2d in, std::span<const std::int64_t> rows,
                            std::span<const float> weights, Rows2d sum) const = 0;
+
+ private:
+  virtual Memory take(std::int64_t bytes) const = 0;
+
+  std::shared_ptr<MemoryMeter> meter_ = std::make_shared<MemoryMeter>();
 };
 
 /// Our kernels on host memory. Results do not depend on num_threads.

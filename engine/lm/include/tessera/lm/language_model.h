@@ -107,6 +107,13 @@ class Tokens {
   virtual std::string token(std::int32_t id) const = 0;          ///< as its file spells it
 };
 
+/// Memory of a model's device beside its matrices: norms, biases, tables, caches, and what steps
+/// need while they run.
+struct MemoryUse {
+  std::int64_t now_bytes = 0;
+  std::int64_t peak_bytes = 0;  ///< since it was loaded
+};
+
 /// A model in memory. Its parts do not change; several threads may step it, each with its cache.
 class LanguageModel {
  public:
@@ -116,6 +123,8 @@ class LanguageModel {
   /// Read at the first call. @throws Error{not_found, unsupported, invalid_argument}
   virtual const Tokens& tokens() const = 0;
   virtual std::int64_t weight_bytes() const = 0;  ///< of the part that was loaded
+  /// Also of its copies with another layer, with which it shares the device.
+  virtual MemoryUse memory_use() const = 0;
   /// Of a layer: "4-bit rtn, group 128".
   virtual std::string describe_layer(std::int64_t layer_index) const = 0;
   virtual int num_threads() const = 0;
