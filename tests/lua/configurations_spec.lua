@@ -167,6 +167,46 @@ describe("a fingerprint", function()
     assert.is_true(errors[30] > 0.01 and errors[30] < 0.2, tostring(errors[30]))
   end)
 
+  it("chooses layers and repeats for an error, and for a time", function()
+    math.randomseed(5)
+    local space = ts.configurations(space_of_two)
+    local function map_of(more)
+      local given = { num_layers = 80, configurations = space, measure = linear(0.01) }
+      for key, value in pairs(more) do given[key] = value end
+      return ts.fingerprint(given)
+    end
+    -- One or two layers of 80 and 3 repeats: 1 % comes out as more than 20 %.
+    local first, last = map_of { repeats = 3 }, 0
+    for _, wanted in ipairs { 0.2, 0.05, 0.02 } do
+      local held, stated = 0, {}
+      for i = 1, 20 do
+        local map = map_of { max_error = wanted }
+        assert.is_true(map.chosen.error_ratio <= wanted * (1 + 1e-9))
+        assert.is_true(map.chosen.repeats >= 3 and map.chosen.fingerprint_layers[2] > 1)
+        local row, truth = map:estimates { output_tokens = 64 }[1], 0.01 + 0.16 + 64 * (0.001 + 0.032)
+        stated[i] = row.error
+        if math.abs(row.latency_s / truth - 1) <= 2 * wanted then held = held + 1 end
+      end
+      assert.is_true(held >= 17, ("%d of 20 within twice %g"):format(held, wanted))
+      table.sort(stated)
+      assert.is_true(stated[10] < 1.5 * wanted, ("stated %g of %g"):format(stated[10], wanted))
+      local cost = map_of { max_error = wanted }.cost.gpu_s
+      assert.is_true(cost >= last, "a smaller error takes no less time")
+      last = cost
+    end
+    for _, seconds in ipairs { 30, 300 } do
+      local map = map_of { max_gpu_s = seconds }
+      -- Runs for memory alone take no time here, and are expected to take that of others: up to 40 % of all.
+      assert.is_true(map.cost.gpu_s <= 1.05 * seconds and map.cost.gpu_s > 0.4 * seconds, tostring(map.cost.gpu_s))
+      assert.is_true(map.error.latency_ratio < first.error.latency_ratio)
+    end
+    support.raises("infeasible", "max_gpu_s: 1.00 s of devices are too few", function() map_of { max_gpu_s = 1 } end)
+    support.raises("infeasible", "out of reach", function() map_of { max_error = 1e-6 } end)
+    support.raises("infeasible", "for an error of 0.5 %", function() map_of { max_error = 0.005, max_gpu_s = 10 } end)
+    support.raises("invalid_argument", "leave one out", function() map_of { max_error = 0.1, repeats = 4 } end)
+    support.raises("invalid_argument", "L1 has none", function() map_of { max_error = 0.1, latency_method = "L1" } end)
+  end)
+
   it("refuses measurements that are none", function()
     local function given(measure, more)
       local options = { num_layers = 4, configurations = ts.configurations(space_of_two), measure = measure }

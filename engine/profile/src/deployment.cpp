@@ -73,7 +73,7 @@ class Rank {
       Stage& stage = stages_.emplace_back();
       stage.model = load(part_of(base, k, rank));
       stage.beside_bytes = stage.model->memory_use().now_bytes;
-      stage.slots.emplace(*stage.model, 1, length);
+      stage.slots.emplace(*stage.model, 1, std::max(length, request.cache_tokens));
       stage.slots->cache().touch();
     }
     load_s_ = steady_s() - start;
@@ -167,10 +167,9 @@ class Rank {
 };
 
 void check(const DeploymentRequest& request, const ModelShape& shape) {
-  if (request.num_layers > shape.num_layers || request.pipeline_parallel > shape.num_layers) {
-    refuse(ErrorCode::out_of_range, "num_layers",
-           "{} layers in {} stages of {}, which has {} layers", request.num_layers,
-           request.pipeline_parallel, shape.name, shape.num_layers);
+  if (request.num_layers > shape.num_layers) {
+    refuse(ErrorCode::out_of_range, "num_layers", "{} of {}, which has {}", request.num_layers,
+           shape.name, shape.num_layers);
   }
   std::int64_t longest = kWarmUpTokens;
   for (const std::int64_t count : request.output_tokens) longest = std::max(longest, count);

@@ -117,6 +117,12 @@ function M.memory_of(measured, c, parts, num_layers, opt)
   return parts.w + c.tensor_parallel * parts.a + stages, parts.base * parts.error
 end
 
+--- One of the runs that a configuration's time comes from: stages are taken to cost none.
+function M.timed_run(measured, c, num_layers, opt)
+  local layers = line(opt, num_layers, opt.latency_method == "L1")[1][1]
+  return measured[key_of(layers, c.tensor_parallel, 1, c.scheme)]
+end
+
 --- TPOT and intercept (s) of a configuration, and latency(n) with its error (s).
 function M.latency_of(measured, c, num_layers, opt)
   local points, n = line(opt, num_layers, opt.latency_method == "L1"), opt.output_tokens

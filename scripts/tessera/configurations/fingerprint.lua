@@ -1,10 +1,12 @@
 -- ts.fingerprint(options): a model measured by a few of its layers, and from that every way to deploy it (iServe,
 -- section 5).
 
+local budget = require "tessera.configurations.budget"
 local core = require "tessera.core"
 local extrapolate = require "tessera.configurations.extrapolate"
 local median = require "tessera.median"
 local options = require "tessera.options"
+local sorted_keys = require "tessera.sorted_keys"
 
 local path = "ts.fingerprint"
 
@@ -31,25 +33,36 @@ local read = options.card {
     { name = "prompt_tokens", type = "integer", unit = "tokens", default = 512, min = 1, max = 1e7,
       doc = "Of the prompt" },
     { name = "repeats", type = "integer", default = 5, min = 1, max = 1000, doc = "Of each run; medians count" },
-    { name = "measure", type = "any", lua_type = "function", required = true,
-      doc = "function(run) that runs { num_layers, tensor_parallel, pipeline_parallel, scheme, output_tokens (empty "
-        .. "where only memory is wanted), prompt_tokens } and returns { memory_bytes =, latency_s = { t1, t2 } }" },
+    { name = "max_error", type = "number", min = 1e-6, max = 1, doc = "Standard error wanted of the latency, over it: "
+      .. "the larger fingerprint and the repeats are chosen, in the least device time" },
+    { name = "max_gpu_s", type = "number", unit = "s", min = 1e-9, max = 1e12, doc = "Device time that the runs may "
+      .. "take: the same are chosen, for the least error" },
+    { name = "measure", type = "any", lua_type = "'engine'|function", required = true,
+      doc = "engine: really run on this machine; or function(run) that runs { num_layers, tensor_parallel, "
+        .. "pipeline_parallel, scheme, output_tokens (empty where only memory is wanted), prompt_tokens } and returns "
+        .. "{ memory_bytes =, latency_s = { t1, t2 } }" },
+    { name = "engine", type = "table", doc = "How the engine runs: { dtype = \"bf16\", device = \"cpu\", threads = 0, "
+      .. "counted = \"wall\" or \"processor\" }" },
   },
 }
 
 core.document_object {
   name = "tessera.Fingerprint", doc = "A model's fingerprint, and what it says of the whole.",
   fields = {
-    { "runs", "table[]", "The run, memory_bytes, latency_s, wall_s, spread (standard deviation of the repeats over "
-      .. "the median, the largest)" },
+    { "runs", "table[]", "The run, memory_bytes, latency_s, wall_s, gpu_s, spread (standard deviation of the repeats "
+      .. "over the median, the largest); of the engine weight_bytes, kv_cache_bytes, scratch_bytes and provenance: "
+      .. "measured, or emulated where one of several tensor-parallel ranks ran" },
     { "cost", "table", "num_runs, wall_s, gpu_s (device time), peak_memory_bytes" },
+    { "chosen", "table?", "Of max_error and max_gpu_s: fingerprint_layers, repeats, noise_ratio (of a run, at a first "
+      .. "look, whose time is in cost), error_ratio and gpu_s as expected" },
     { "error", "table", "latency_ratio, memory_ratio: the median error of the estimates by the spread of the repeats; "
       .. "nil of one repeat" },
     { "notes", "string[]", "Where what was measured cannot be" },
   },
   methods = {
     { "estimates", "(options: table): table[]", "A row per configuration, in order: its fields, ttft_s, tpot_s, "
-      .. "latency_s, memory_bytes, base_bytes, block_bytes, gpu_s, cost_byte_s, usd, error; or refused" },
+      .. "latency_s, latency_low_s, latency_high_s (two standard errors away), memory_bytes, base_bytes, block_bytes, "
+      .. "gpu_s, cost_byte_s, usd, error, provenance; or refused" },
   },
 }
 
@@ -119,9 +132,8 @@ local function check_number(value, what, run)
     what, run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme, tostring(value)))
 end
 
--- Runs once, and checks what came: memory, and seconds by output length.
-local function measured_once(measure, run)
-  local result = measure(run)
+-- Checks what one measurement gave: memory, and seconds by output length.
+local function checked_result(result, run)
   if type(result) ~= "table" then
     core.refuse(path .. ".measure",
       ("it returned a %s; { memory_bytes =, latency_s = { t1, t2 } } belongs there"):format(type(result)))
@@ -134,31 +146,97 @@ local function measured_once(measure, run)
   return check_number(result.memory_bytes, "memory_bytes", run), times
 end
 
--- All repeats of one run, as a row.
-local function measure_run(needed, opt)
-  local run = {
+-- What a measurement may say beside time and memory.
+local extras = { "weight_bytes", "kv_cache_bytes", "scratch_bytes", "provenance" }
+
+local function new_run(needed, opt)
+  return {
     num_layers = needed.num_layers, tensor_parallel = needed.tensor_parallel, scheme = needed.scheme,
     pipeline_parallel = needed.pipeline_parallel, prompt_tokens = opt.prompt_tokens,
     output_tokens = needed.timed and { opt.output_tokens[1], opt.output_tokens[2] } or {},
+    wall_s = 0, gpu_s = 0,
   }
-  local memory, times, started = {}, { {}, {} }, core.clock()
-  for _ = 1, opt.repeats do
-    local bytes, seconds = measured_once(opt.measure, run)
-    memory[#memory + 1] = bytes
-    for i, value in ipairs(seconds) do table.insert(times[i], value) end
+end
+
+-- Runs it once more.
+local function repeat_run(measure, run, samples)
+  local started = core.clock()
+  local result = measure(run)
+  local bytes, seconds = checked_result(result, run)
+  run.wall_s = run.wall_s + core.clock() - started
+  samples.memory[#samples.memory + 1] = bytes
+  local busy_s = 0
+  for i, value in ipairs(seconds) do
+    table.insert(samples.times[i], value)
+    busy_s = busy_s + value * run.tensor_parallel * run.pipeline_parallel
   end
-  run.wall_s, run.memory_bytes, run.latency_s = core.clock() - started, median(memory), {}
-  run.memory_error, run.latency_error_s = error_of_median(memory), {}
-  run.gpu_s, run.spread = 0, 0
+  run.gpu_s = run.gpu_s + (result.gpu_s or busy_s)
+  for _, name in ipairs(extras) do run[name] = result[name] end
+end
+
+-- The medians of all repeats of a run, and how far they may be off.
+local function sum_up(run, samples)
+  run.memory_bytes, run.memory_error = median(samples.memory), error_of_median(samples.memory)
+  run.latency_s, run.latency_error_s, run.spread = {}, {}, 0
   for i in ipairs(run.output_tokens) do
-    run.latency_s[i] = median(times[i])
-    run.latency_error_s[i] = error_of_median(times[i])
-    run.spread = math.max(run.spread, (deviation(times[i]) or 0) / math.max(math.abs(run.latency_s[i]), 1e-300))
-    for _, seconds in ipairs(times[i]) do
-      run.gpu_s = run.gpu_s + seconds * run.tensor_parallel * run.pipeline_parallel
-    end
+    local times = samples.times[i]
+    run.latency_s[i], run.latency_error_s[i] = median(times), error_of_median(times)
+    run.spread = math.max(run.spread, (deviation(times) or 0) / math.max(math.abs(run.latency_s[i]), 1e-300))
   end
-  return run
+end
+
+-- In rounds of all runs: a machine that slows down meanwhile slows them alike.
+local function measure_runs(measure, needed, opt)
+  local runs, samples = {}, {}
+  for i, one in ipairs(needed) do
+    runs[i], samples[i] = new_run(one, opt), { memory = {}, times = { {}, {} } }
+  end
+  for _ = 1, opt.repeats do
+    for i, run in ipairs(runs) do repeat_run(measure, run, samples[i]) end
+  end
+  for i, run in ipairs(runs) do sum_up(run, samples[i]) end
+  return runs
+end
+
+local function chooses(opt) return opt.max_error ~= nil or opt.max_gpu_s ~= nil end
+
+-- Of any run.
+local function most_layers(num_layers, opt)
+  if opt.latency_method == "L1" or opt.memory_method == "M1" then return num_layers end
+  local most = math.max(opt.fingerprint_layers[1], opt.fingerprint_layers[2])
+  return chooses(opt) and math.max(most, budget.most_layers(num_layers)) or most
+end
+
+-- The layers and repeats that max_error and max_gpu_s choose, by a first look at one deployment; nil without them.
+local function chosen(measure, configurations, num_layers, opt, cost)
+  if not chooses(opt) then return nil end
+  local looks, at = {}, {}
+  for _, run in ipairs(extrapolate.runs(configurations, num_layers, opt)) do
+    if run.timed and #looks < 2 then looks[#looks + 1] = run end
+  end
+  local pilot = measure_runs(measure, looks, setmetatable({ repeats = budget.pilot_repeats }, { __index = opt }))
+  local spent_s = 0
+  for i, run in ipairs(pilot) do
+    at[i] = { num_layers = run.num_layers, latency_s = run.latency_s[2], noise_ratio = run.spread,
+      gpu_s = run.gpu_s / budget.pilot_repeats / (run.tensor_parallel * run.pipeline_parallel) }
+    spent_s, cost.wall_s = spent_s + run.gpu_s, cost.wall_s + run.wall_s
+    cost.peak_memory_bytes = math.max(cost.peak_memory_bytes, run.memory_bytes)
+  end
+  cost.gpu_s = spent_s
+  return budget.choose(at, configurations, num_layers, opt, spent_s)
+end
+
+-- By name: function(opt, configurations, most_layers, use) that calls use(measure).
+local measures = { engine = "tessera.configurations.engine_measure" }
+
+local function with_measure(opt, configurations, most, use)
+  if type(opt.measure) == "function" then return use(opt.measure) end
+  local module = type(opt.measure) == "string" and measures[opt.measure]
+  if module then return require(module)(opt, configurations, most, use) end
+  local names = sorted_keys(measures)
+  core.refuse(path .. ".measure", ("a function belongs here, or %s; not %s%s"):format(table.concat(names, " or "),
+    type(opt.measure) == "string" and "'" .. opt.measure .. "'" or "a " .. type(opt.measure),
+    type(opt.measure) == "string" and core.did_you_mean(opt.measure, names) or ""))
 end
 
 local Fingerprint = {}
@@ -191,6 +269,8 @@ local function estimate(state, c, output_tokens, price)
   row.gpu_s, row.cost_byte_s = c.num_gpus * latency, memory * latency
   row.usd = price and row.gpu_s / 3600 * price or nil
   row.error, row.memory_error = latency_error / latency, memory_error / memory
+  row.latency_low_s, row.latency_high_s = latency - 2 * latency_error, latency + 2 * latency_error
+  row.provenance = extrapolate.timed_run(state.measured, c, state.num_layers, state.opt).provenance
   return row
 end
 
@@ -227,21 +307,29 @@ end
 
 return function(given)
   local opt = read(given)
-  if type(opt.measure) ~= "function" then
-    core.refuse(path .. ".measure", ("a function belongs here, not a %s"):format(type(opt.measure)))
-  end
   check_pair(opt.fingerprint_layers, path .. ".fingerprint_layers", "fingerprints")
   check_pair(opt.output_tokens, path .. ".output_tokens", "lengths")
+  if chooses(opt) and given.repeats then
+    core.refuse(path .. ".repeats", "max_error and max_gpu_s choose the repeats; leave one out")
+  end
+  if chooses(opt) and opt.latency_method == "L1" then
+    core.refuse(path .. ".latency_method", "max_error and max_gpu_s choose layers of fingerprints; L1 has none")
+  end
   local num_layers = layers_of(opt)
   local configurations = checked(opt.configurations)
   local state = { opt = opt, num_layers = num_layers, configurations = configurations, measured = {}, parts = {} }
   local map = { runs = {}, notes = {}, cost = { num_runs = 0, wall_s = 0, gpu_s = 0, peak_memory_bytes = 0 } }
-  for i, needed in ipairs(extrapolate.runs(configurations, num_layers, opt)) do
-    local run = measure_run(needed, opt)
+  with_measure(opt, configurations, most_layers(num_layers, opt), function(measure)
+    map.chosen = chosen(measure, configurations, num_layers, opt, map.cost)
+    if map.chosen then
+      opt.fingerprint_layers, opt.repeats = map.chosen.fingerprint_layers, map.chosen.repeats
+    end
+    map.runs = measure_runs(measure, extrapolate.runs(configurations, num_layers, opt), opt)
+  end)
+  map.cost.num_runs = #map.runs
+  for _, run in ipairs(map.runs) do
     state.measured[extrapolate.key(run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme)] = run
-    map.runs[i] = run
-    map.cost.num_runs, map.cost.wall_s = i, map.cost.wall_s + run.wall_s
-    map.cost.gpu_s = map.cost.gpu_s + run.gpu_s
+    map.cost.wall_s, map.cost.gpu_s = map.cost.wall_s + run.wall_s, map.cost.gpu_s + run.gpu_s
     map.cost.peak_memory_bytes = math.max(map.cost.peak_memory_bytes, run.memory_bytes)
   end
   for _, c in ipairs(configurations) do

@@ -7,6 +7,7 @@ local grid = require "tessera.devices.measured_grid"
 local here = require "tessera.devices.measured_device"
 local measure = require "tessera.measure"
 local new_bar = require "tessera.bar"
+local with_weights = require "tessera.devices.with_weights"
 
 local M = {}
 
@@ -17,20 +18,6 @@ local message_bytes = { 2 ^ 11, 2 ^ 14, 2 ^ 16, 2 ^ 18, 2 ^ 20, 2 ^ 22 }
 
 -- Tensor-parallel ranks whose sums are measured, where there are so many shares.
 local rank_counts = { 2, 4, 8 }
-
-local function is_file(name)
-  local file = io.open(name, "rb")
-  if file then file:close() end
-  return file ~= nil
-end
-
--- Calls fn(path) with a folder that has the model's weights: its own, or one with random weights of so many layers.
-local function with_weights(model, num_layers, fn)
-  if type(model) == "string" and (is_file(model .. "/config.json") or model:find "%.gguf$") then return fn(model) end
-  local result
-  measure.random_model(core.model(model), num_layers, function(folder) result = fn(folder) end)
-  return result
-end
 
 -- Layers enough that caches hold next to none of them from one pass to the next, as in a stage: with twice the cache,
 -- steps of SmolLM2-135M at 16 bits came out a fifth too fast. Fewer where memory is short.

@@ -48,6 +48,8 @@ TEST_F(MeasuredDeployment, CountsWeightsAndCacheByLayer) {
   EXPECT_EQ(one.weight_bytes, 2 * matrices + 2 * kVocab * kHidden + 3 * 4 * kHidden);
   EXPECT_EQ(one.kv_cache_bytes, 32 * 2 * kKv * 2);
   EXPECT_EQ(two.kv_cache_bytes, 2 * one.kv_cache_bytes);
+  const Deployment roomy = measure({.num_layers = 1, .prompt_tokens = 30, .cache_tokens = 60});
+  EXPECT_EQ(roomy.kv_cache_bytes, 64 * 2 * kKv * 2);
   EXPECT_EQ(two.scratch_bytes, one.scratch_bytes);
   // Hidden states three times, attention's and the network's, at the least, of 30 tokens.
   const std::int64_t least = 30 * 4 * (3 * kHidden + 2 * kHidden + 2 * kKv + 2 * kFfn);
@@ -98,7 +100,6 @@ TEST_F(MeasuredDeployment, RefusesWhatTheModelHasNot) {
     return test::error_of([&] { measure(request); }).code();
   };
   EXPECT_EQ(refused({.num_layers = kLayers + 1}), ErrorCode::out_of_range);
-  EXPECT_EQ(refused({.num_layers = 2, .pipeline_parallel = 7}), ErrorCode::out_of_range);
   EXPECT_EQ(refused({.num_layers = 2, .prompt_tokens = 100, .output_tokens = {30}}),
             ErrorCode::out_of_range);
   EXPECT_EQ(refused({.num_layers = 2, .tensor_parallel = 4, .prompt_tokens = 8}),

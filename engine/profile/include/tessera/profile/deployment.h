@@ -29,6 +29,7 @@ struct DeploymentRequest {
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
   std::int64_t prompt_tokens = 512;
   std::vector<std::int64_t> output_tokens = {};  ///< none: memory alone is wanted
+  std::int64_t cache_tokens = 0;  ///< that the cache has room for, if more than these take
   Counted counted = Counted::wall;
   std::function<bool()> interrupted = {};
 };
@@ -54,7 +55,7 @@ using Loader =
 /// layers, as where a model is cut to fewer than there are stages, counts with the scratch of the
 /// one before it, which it would have with layers.
 /// @param base of the whole model, for one rank
-/// @throws Error{out_of_range} for layers, stages or tokens beyond the model's, Error{interrupted}
+/// @throws Error{out_of_range} for layers or tokens beyond the model's, Error{interrupted}
 Deployment measure_deployment(const lm::LoadRequest& base, const ModelShape& shape,
                               const DeploymentRequest& request, const Loader& load);
 
@@ -97,6 +98,12 @@ struct Fields<profile::DeploymentRequest> {
                                 .min = 1,
                                 .max = kTokensRange.high,
                                 .as_option = AsOption::defaulted}),
+      field<&R::cache_tokens>({.name = "cache_tokens",
+                               .doc = "That the cache has room for, if more than these take",
+                               .unit = "tokens",
+                               .min = 0,
+                               .max = kTokensRange.high,
+                               .as_option = AsOption::defaulted}),
       field<&R::counted>({.name = "counted",
                           .doc = "wall: the time that passes; processor: the time that this "
                                  "process runs, for machines that others use too",
