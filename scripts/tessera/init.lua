@@ -41,6 +41,7 @@ local later = {
   quantise = { "tessera.quant", "quantise" },
   quality_map = "tessera.models.quality_map",
   quantise_model = { "tessera.models.with_bar", "quantise_model" },
+  prune_model = { "tessera.models.with_bar", "prune_model" },
   language_model = { "tessera.models.with_bar", "language_model" },
   execute = "tessera.runtime.execute",
   tokenizer = { "tessera.lm", "tokenizer" },

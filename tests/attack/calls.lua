@@ -25,6 +25,8 @@ local hand_made = {
   { device = "V100-32G", bitwidths = { 16, 16, 16, 16, 16, 16 } },
 }
 
+local num_pruned = 0
+
 local function with(fields, more)
   local copy = {}
   for key, value in pairs(fields) do copy[key] = value end
@@ -72,6 +74,11 @@ M.functions = {
   ["ts.quantise"] = function() return { { tensor = values.tensor(16), bitwidth = 4, group_size = 8 } } end,
   ["ts.quantise_model"] = one { model = values.tiny, bitwidths = 4, out = "quantised", group_size = 8,
     overwrite = true, progress = false },
+  ["ts.prune_model"] = function()
+    num_pruned = num_pruned + 1 -- a folder that is there is not replaced
+    return { { model = values.tiny, method = "wanda_2_4", statistics = values.statistics, out = "pruned" .. num_pruned,
+      progress = false } }
+  end,
   ["ts.quality_map"] = function() return { { points = values.quality_points() } } end,
   ["ts.language_model"] = function()
     object "LanguageModel"

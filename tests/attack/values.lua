@@ -110,6 +110,8 @@ local function quality_points()
 end
 M.quality_points = quality_points
 
+local num_pruned = 0 -- a folder that is there is not replaced
+
 --- How an object of each documented kind is made.
 M.make = {
   ["tessera.Model"] = function() return ts.model "opt-125m" end,
@@ -161,6 +163,11 @@ M.make = {
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,
   ["tessera.Plot"] = function() return ts.plot { kind = "lines", rows = rows(), x = "i", y = "x_s", by = "p" } end,
+  ["tessera.PrunedModel"] = function()
+    num_pruned = num_pruned + 1
+    return ts.prune_model { model = M.tiny, method = "structured", statistics = M.statistics,
+      out = "pruned_model" .. num_pruned, progress = false }
+  end,
   ["tessera.Fingerprint"] = function() return ts.fingerprint(M.fingerprint) end,
   ["tessera.Intent"] = function() return ts.intent { memory_bytes = 1e12 } end,
   ["tessera.Results"] = function() return ts.results("attack/one", { db = "attack.db" }) end,

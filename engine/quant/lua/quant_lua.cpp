@@ -238,13 +238,15 @@ namespace quant_lua {
 void register_quant(lua_State* L) {
   lua_kit::register_object<Result>(L);
   register_quantised_model(L);
+  register_pruned_model(L);
   auto& reference = core_lua::environment(L).reference;
   reference.add_object<Result>();
   reference.add(quantise_options());
   reference.add(quantise_model_options());
   lua_kit::register_module(L, "tessera.quant",
                            {{"quantise", lua_kit::guarded<quantise>},
-                            {"quantise_model", lua_kit::guarded<quantise_model>}});
+                            {"quantise_model", lua_kit::guarded<quantise_model>},
+                            {"prune_model", lua_kit::guarded<prune_model>}});
 }
 
 }  // namespace quant_lua

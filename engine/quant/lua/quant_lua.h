@@ -13,5 +13,7 @@ void register_quant(lua_State* L);
 const OptionTable& quantise_model_options();
 int quantise_model(lua_State* L);
 void register_quantised_model(lua_State* L);
+int prune_model(lua_State* L);
+void register_pruned_model(lua_State* L);
 
 }  // namespace tessera::quant_lua

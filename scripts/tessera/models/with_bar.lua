@@ -1,5 +1,5 @@
--- ts.language_model, a model in memory, and ts.quantise_model, a quantised copy on disk: each with a bar while it is
--- made, unless progress is false or a function.
+-- ts.language_model, a model in memory, and ts.quantise_model and ts.prune_model, copies on disk: each with a bar while
+-- it is made, unless progress is false or a function.
 
 local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
@@ -28,5 +28,6 @@ end
 
 return {
   language_model = with_bar(lm.language_model, "%d/%d layers"),
+  prune_model = with_bar(quant.prune_model, "%d/%d tensors"),
   quantise_model = with_bar(quant.quantise_model, "%d/%d matrices, layer %d"),
 }

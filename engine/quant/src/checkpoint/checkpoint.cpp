@@ -26,8 +26,6 @@ namespace tessera::quant {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kMaxShardBytes = 5'000'000'000;  // as transformers splits
-
 void check_request(const CheckpointRequest& request, const weights::Weights& model,
                    const ModelShape& shape) {
   if (model.is_gguf()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace tessera::quant {
 /// @throws Error{io} where the place is taken by anything else, Error{invalid_argument} where an
 /// input lies in it
 bool check_place(const std::string& path, bool overwrite, const std::vector<std::string>& inputs);
+
+/// Of a file of weights, as transformers splits them.
+inline constexpr std::uint64_t kMaxShardBytes = 5'000'000'000;
 
 /// The file that says that a folder is a result of ours, and names what it holds under `files`.
 inline constexpr const char* kResultFile = "tessera_quantisation.json";
