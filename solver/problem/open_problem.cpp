@@ -156,7 +156,7 @@ std::vector<std::int32_t> usual_kv_bitwidths(const std::vector<cost::KernelSet>&
     for (const cost::KvRule& rule : kernels.kv_rules) {
       const bool known =
           std::find(bitwidths.begin(), bitwidths.end(), rule.bitwidth) != bitwidths.end();
-      if (!known && somebody_reads_kv(kernels, cluster, rule.bitwidth)) {
+      if (!known && rule.offered && somebody_reads_kv(kernels, cluster, rule.bitwidth)) {
         bitwidths.push_back(rule.bitwidth);
       }
     }

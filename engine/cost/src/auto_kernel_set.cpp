@@ -189,7 +189,7 @@ std::string why_no_kernel(const KernelSet& set, const Device& device, std::int32
   const KernelRule* nearest = nullptr;
   std::string why = "it has no such kernel";
   for (const KernelRule& rule : set.rules) {
-    if (rule.bitwidth != bitwidth || !is_of_kind(rule, device)) continue;
+    if (rule.bitwidth != bitwidth || !rule.scheme.empty() || !is_of_kind(rule, device)) continue;
     const auto& names = rule.devices;
     if (!names.empty() && std::find(names.begin(), names.end(), device.name) == names.end()) {
       if (nearest == nullptr) why = fmt::format("{} is for {}", rule.method, fmt::join(names, " "));

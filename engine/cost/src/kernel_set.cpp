@@ -27,7 +27,8 @@ bool names_device(const KernelRule& rule, const std::string& name) {
 
 // Two rules that would match some device equally well, so that the file's order would decide.
 bool clash(const KernelRule& a, const KernelRule& b) {
-  if (a.bitwidth != b.bitwidth || a.min_compute_capability != b.min_compute_capability) {
+  if (a.bitwidth != b.bitwidth || a.scheme != b.scheme ||
+      a.min_compute_capability != b.min_compute_capability) {
     return false;
   }
   if (a.devices.empty() || b.devices.empty()) return a.devices.empty() == b.devices.empty();
@@ -37,6 +38,7 @@ bool clash(const KernelRule& a, const KernelRule& b) {
 
 bool applies(const KernelRule& rule, const Device& device) {
   if (device.backend == "hpu") return false;  // Gaudi: no runtime that has a kernel set runs there
+  if (!rule.scheme.empty()) return false;     // of_scheme clears it
   return is_of_kind(rule, device) && device.compute_capability >= rule.min_compute_capability &&
          device.compute_capability <= rule.max_compute_capability &&
          (rule.devices.empty() || names_device(rule, device.name)) &&
@@ -87,6 +89,21 @@ KernelSet KernelSet::mxfp4_rules() const {
     if (rule.bitwidth != kFloat4Bits) continue;
     rule.experts_only = true;
     if (!rule.mxfp4_dtype.empty()) rule.dtype = rule.mxfp4_dtype;
+  }
+  return set;
+}
+
+KernelSet KernelSet::of_scheme(const std::string& scheme) const {
+  std::set<std::int32_t> of_its_own;
+  for (const KernelRule& rule : rules) {
+    if (rule.scheme == scheme) of_its_own.insert(rule.bitwidth);
+  }
+  KernelSet set = *this;
+  std::erase_if(set.rules, [&](const KernelRule& rule) {
+    return rule.scheme != scheme && of_its_own.count(rule.bitwidth) > 0;
+  });
+  for (KernelRule& rule : set.rules) {
+    if (rule.scheme == scheme) rule.scheme.clear();
   }
   return set;
 }
@@ -191,7 +208,7 @@ void Fields<KernelSet>::check(const KernelSet& set, const FieldPath& path) {
     for (std::size_t k = 0; k < i; ++k) {
       if (!cost::clash(set.rules[k], set.rules[i])) continue;
       refuse(fmt::format("{}[{}]", path("rules"), i),
-             "the same bitwidth ({}), min_compute_capability and devices as "
+             "the same bitwidth ({}), scheme, min_compute_capability and devices as "
              "rules[{}]; keep one, or tell them apart",
              set.rules[i].bitwidth, k);
     }

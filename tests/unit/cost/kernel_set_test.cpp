@@ -43,11 +43,11 @@ Json set_json() {
 
 TEST(KernelSets, EveryShippedFileLoadsAndRoundTripsExactly) {
   const std::vector<std::string> names = datasets().list("kernel_sets");
-  ASSERT_EQ(names, (std::vector<std::string>{"llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern",
-                                             "modern_2024", "modern_fp4", "modern_fp8",
-                                             "modern_fp8_block", "modern_fp8_static", "modern_w8a8",
-                                             "tessera", "vllm", "vllm_2024", "vllm_fp4", "vllm_fp8",
-                                             "vllm_fp8_block", "vllm_rocm", "vllm_v0"}));
+  ASSERT_EQ(names, (std::vector<std::string>{
+                       "llama_cpp", "llmpq_2023", "llmpq_2023_08", "modern", "modern_2024",
+                       "modern_fp4", "modern_fp8", "modern_fp8_block", "modern_fp8_static",
+                       "modern_w8a8", "tessera", "transformers_2023", "vllm", "vllm_2024",
+                       "vllm_fp4", "vllm_fp8", "vllm_fp8_block", "vllm_rocm", "vllm_v0"}));
   const std::vector<std::string> devices = datasets().list("devices");
   for (const std::string& name : names) {
     const KernelSet set = find_kernel_set(name, datasets());
@@ -285,6 +285,31 @@ TEST(KernelSets, OneMayBePricedByTheProfilesOfAnother) {
     EXPECT_EQ(set.profile_set(), "vllm");
     EXPECT_EQ(profile_for(device, set, datasets()), own);
   }
+}
+
+TEST(KernelSets, ASchemeHasItsOwnKernelOfABitwidth) {
+  const Device a6000 = find_device("A6000", datasets());
+  const Device v100 = find_device("V100-32G", datasets());
+  const KernelSet set = find_kernel_set("modern", datasets());
+  EXPECT_EQ(set.find(a6000, 4)->method, "weight-only-int4");
+  EXPECT_EQ(set.of_scheme("gptq4").find(a6000, 4)->method, "weight-only-int4-grouped");
+  EXPECT_EQ(set.of_scheme("gptq4").find(a6000, 4)->group_size, 128);
+  EXPECT_EQ(set.of_scheme("gptq4").find(a6000, 16)->method, "cublas-bf16");
+  // Its rules stand for all devices: where it has none, INT4's do not stand in.
+  EXPECT_NE(set.find(v100, 4), nullptr);
+  EXPECT_EQ(set.of_scheme("gptq4").find(v100, 4), nullptr);
+  EXPECT_EQ(set.find(a6000, 9), nullptr);
+  EXPECT_EQ(set.of_scheme("wanda_2_4").find(a6000, 9)->method, "cusparselt-2:4");
+  EXPECT_EQ(to_json(set.of_scheme("int4")), to_json(set));
+  EXPECT_EQ(set.bitwidths_on(a6000), (Bits{3, 4, 8, 16}));
+  EXPECT_EQ(why_no_kernel(set, a6000, 9), "it has no such kernel");
+}
+
+TEST(KernelSets, KvCachesOfEightBitsRunFromVolta) {
+  const KernelSet set = find_kernel_set("modern_2024", datasets());
+  EXPECT_TRUE(set.reads_kv(find_device("V100-32G", datasets()), 8));
+  EXPECT_FALSE(set.reads_kv(find_device("P100-12G", datasets()), 8));
+  EXPECT_FALSE(set.reads_kv(find_device("A6000", datasets()), 4));
 }
 
 TEST(KernelSets, RulesThatMatchEquallyWellAreRefused) {

@@ -19,6 +19,9 @@ namespace tessera::cost {
 /// data-sheet peaks.
 struct KernelRule {
   std::int32_t bitwidth = 16;
+  /// Way to store weights that this rule alone is of, where a bitwidth has several ("gptq4"); only
+  /// of_scheme sees it. Empty: what a bitwidth means where nobody names a scheme.
+  std::string scheme;
   std::string method;                   ///< "cublas-fp16", "gptq-marlin", "bitsandbytes-llm.int8"
   double min_compute_capability = 0;    ///< inclusive
   double max_compute_capability = 1e9;  ///< inclusive
@@ -50,6 +53,7 @@ struct KernelRule {
 struct KvRule {
   std::int32_t bitwidth = 8;
   double min_compute_capability = 0;  ///< inclusive
+  bool offered = true;                ///< plans choose it too where nobody says the cache's bits
 };
 
 /// Decode attention that runs a block for each query head: those of a group that share keys and
@@ -129,6 +133,9 @@ struct KernelSet {
   double padded_rows(double sequences) const;
   /// The set as a checkpoint meets it whose experts alone have 4 bits, in MXFP4.
   KernelSet mxfp4_rules() const;
+  /// The set as weights of a scheme meet it: its rules take the place of those of their bitwidths.
+  /// Without any rule of the scheme it is as it was.
+  KernelSet of_scheme(const std::string& scheme) const;
 };
 
 /// Names of devices: given, at least one, each once.
@@ -149,6 +156,10 @@ struct Fields<cost::KernelRule> {
   static constexpr auto list = std::tuple{
       field<&Rule::bitwidth>(
           {.name = "bitwidth", .doc = "Of the weights", .unit = "bits", .min = 1, .max = 16}),
+      field<&Rule::scheme>({.name = "scheme",
+                            .doc = "Way to store weights that it alone is of, as ts.schemes names "
+                                   "them; left out: as usual at this bitwidth",
+                            .in_file = InFile::when_set}),
       field<&Rule::method>({.name = "method", .doc = "The kernel, as in \"cublas-fp16\""}),
       field<&Rule::min_compute_capability>({.name = "min_compute_capability",
                                             .doc = "Least capability that it runs on",
@@ -230,7 +241,10 @@ struct Fields<cost::KvRule> {
                                             .doc = "Least capability that attention reads it on",
                                             .min = 0,
                                             .max = 100,
-                                            .in_file = InFile::defaulted})};
+                                            .in_file = InFile::defaulted}),
+      field<&Rule::offered>({.name = "offered",
+                             .doc = "Whether plans choose it where nobody says the cache's bits",
+                             .in_file = InFile::defaulted})};
 };
 
 template <>
