@@ -62,6 +62,8 @@ void register_cost(lua_State* L) {
                             {"calibrate", guarded<calibrate>},
                             {"kernel", guarded<kernel>},
                             {"design_points", guarded<design_points>},
+                            {"lone_run", guarded<lone_run>},
+                            {"scheme_quality", guarded<scheme_quality>},
                             {"read_profile_data", guarded<read_profile_data>},
                             {"why_not_sharded", guarded<why_not_sharded>}});
 }

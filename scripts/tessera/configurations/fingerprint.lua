@@ -15,7 +15,7 @@ local read = options.card {
   doc = "Runs a model with few layers (its fingerprint) in the shapes that a method needs, once each, and estimates "
     .. "time and memory of all configurations. Latency: L2 by two fingerprints at two output lengths, L1 by the whole "
     .. "model. Memory: M2 by fingerprints at (1, 1), (2, 1) and (1, 2) of tensor and pipeline parallelism, M1 by the "
-    .. "whole model there, M3 by fingerprints in every shape. Stages are taken to cost no time, as in the paper. "
+    .. "whole model there, M3 by fingerprints in every shape. "
     .. "Methods: estimates { output_tokens, price_usd_per_h }. Fields: runs, cost, error, notes.",
   returns = "tessera.Fingerprint",
   options = {
@@ -26,6 +26,8 @@ local read = options.card {
       doc = "Of whole models or of fingerprints" },
     { name = "memory_method", type = "choice", default = "M2", choices = extrapolate.memory_methods,
       doc = "Of which shapes" },
+    { name = "stages", type = "choice", default = "reused", choices = extrapolate.stages,
+      doc = "reused: the time with one stage stands for any number, as in the paper; priced: each number is run" },
     { name = "fingerprint_layers", type = "integers", default = { 1, 2 }, min = 1, max = 1e4,
       doc = "Layers of the two fingerprints" },
     { name = "output_tokens", type = "integers", unit = "tokens", default = { 16, 64 }, min = 1, max = 1e7,
@@ -37,10 +39,13 @@ local read = options.card {
       .. "the larger fingerprint and the repeats are chosen, in the least device time" },
     { name = "max_gpu_s", type = "number", unit = "s", min = 1e-9, max = 1e12, doc = "Device time that the runs may "
       .. "take: the same are chosen, for the least error" },
-    { name = "measure", type = "any", lua_type = "'engine'|function", required = true,
-      doc = "engine: really run on this machine; or function(run) that runs { num_layers, tensor_parallel, "
-        .. "pipeline_parallel, scheme, output_tokens (empty where only memory is wanted), prompt_tokens } and returns "
-        .. "{ memory_bytes =, latency_s = { t1, t2 } }" },
+    { name = "measure", type = "any", lua_type = "'profile'|'engine'|function", default = "profile",
+      doc = "profile: the cost models answer, for the first GPUs of cluster; engine: really run on this machine; or "
+        .. "function(run) that runs { num_layers, tensor_parallel, pipeline_parallel, scheme, output_tokens (empty "
+        .. "where only memory is wanted), prompt_tokens } and returns { memory_bytes =, latency_s = { t1, t2 } }, or "
+        .. "{ refused = why }" },
+    { name = "cluster", type = "any", doc = "Cluster, its name, or as \"8xA6000@bridges\", for the cost models" },
+    { name = "kernel_set", type = "string", default = "modern", doc = "Whose kernels price the runs" },
     { name = "engine", type = "table", doc = "How the engine runs: { dtype = \"bf16\", device = \"cpu\", threads = 0, "
       .. "counted = \"wall\" or \"processor\" }" },
   },
@@ -50,8 +55,8 @@ core.document_object {
   name = "tessera.Fingerprint", doc = "A model's fingerprint, and what it says of the whole.",
   fields = {
     { "runs", "table[]", "The run, memory_bytes, latency_s, wall_s, gpu_s, spread (standard deviation of the repeats "
-      .. "over the median, the largest); of the engine weight_bytes, kv_cache_bytes, scratch_bytes and provenance: "
-      .. "measured, or emulated where one of several tensor-parallel ranks ran" },
+      .. "over the median, the largest), provenance (of the engine measured, or emulated where one of several "
+      .. "tensor-parallel ranks ran); of the engine weight_bytes, kv_cache_bytes, scratch_bytes; or refused" },
     { "cost", "table", "num_runs, wall_s, gpu_s (device time), peak_memory_bytes" },
     { "chosen", "table?", "Of max_error and max_gpu_s: fingerprint_layers, repeats, noise_ratio (of a run, at a first "
       .. "look, whose time is in cost), error_ratio and gpu_s as expected" },
@@ -62,7 +67,8 @@ core.document_object {
   methods = {
     { "estimates", "(options: table): table[]", "A row per configuration, in order: its fields, ttft_s, tpot_s, "
       .. "latency_s, latency_low_s, latency_high_s (two standard errors away), memory_bytes, base_bytes, block_bytes, "
-      .. "gpu_s, cost_byte_s, usd, error, provenance; or refused" },
+      .. "weight_bytes (W), activation_bytes (A), pipeline_bytes (A_p), gpu_s, cost_byte_s, usd, error, provenance, "
+      .. "perplexity_increase; or refused" },
   },
 }
 
@@ -73,6 +79,8 @@ local read_estimates = options.card {
   options = {
     { name = "output_tokens", type = "integer", unit = "tokens", default = 100, min = 1, max = 1e7,
       doc = "Of an answer" },
+    { name = "prompt_tokens", type = "integer", unit = "tokens", min = 1, max = 1e7,
+      doc = "Of the prompt: that of the runs, as no equation has it" },
     { name = "price_usd_per_h", type = "number", unit = "USD/h", min = 0, max = 1e6,
       doc = "Of a GPU; left out: no usd" },
   },
@@ -138,16 +146,17 @@ local function checked_result(result, run)
     core.refuse(path .. ".measure",
       ("it returned a %s; { memory_bytes =, latency_s = { t1, t2 } } belongs there"):format(type(result)))
   end
+  if type(result.refused) == "string" then return nil, result.refused end
   local times = {}
   for i = 1, #run.output_tokens do
     local given = type(result.latency_s) == "table" and result.latency_s[i]
     times[i] = check_number(given, ("latency_s[%d]"):format(i), run)
   end
-  return check_number(result.memory_bytes, "memory_bytes", run), times
+  return check_number(result.memory_bytes, "memory_bytes", run), times, result
 end
 
 -- What a measurement may say beside time and memory.
-local extras = { "weight_bytes", "kv_cache_bytes", "scratch_bytes", "provenance" }
+local extras = { "weight_bytes", "kv_cache_bytes", "scratch_bytes", "provenance", "perplexity_increase" }
 
 local function new_run(needed, opt)
   return {
@@ -158,12 +167,17 @@ local function new_run(needed, opt)
   }
 end
 
--- Runs it once more.
+-- Runs it once more; not what could not run before.
 local function repeat_run(measure, run, samples)
+  if run.refused then return end
   local started = core.clock()
   local result = measure(run)
   local bytes, seconds = checked_result(result, run)
   run.wall_s = run.wall_s + core.clock() - started
+  if not bytes then
+    run.refused = seconds
+    return
+  end
   samples.memory[#samples.memory + 1] = bytes
   local busy_s = 0
   for i, value in ipairs(seconds) do
@@ -176,6 +190,7 @@ end
 
 -- The medians of all repeats of a run, and how far they may be off.
 local function sum_up(run, samples)
+  if run.refused then return end
   run.memory_bytes, run.memory_error = median(samples.memory), error_of_median(samples.memory)
   run.latency_s, run.latency_error_s, run.spread = {}, {}, 0
   for i in ipairs(run.output_tokens) do
@@ -217,6 +232,7 @@ local function chosen(measure, configurations, num_layers, opt, cost)
   local pilot = measure_runs(measure, looks, setmetatable({ repeats = budget.pilot_repeats }, { __index = opt }))
   local spent_s = 0
   for i, run in ipairs(pilot) do
+    if run.refused then core.refuse(path .. ".measure", "the first look could not run: " .. run.refused) end
     at[i] = { num_layers = run.num_layers, latency_s = run.latency_s[2], noise_ratio = run.spread,
       gpu_s = run.gpu_s / budget.pilot_repeats / (run.tensor_parallel * run.pipeline_parallel) }
     spent_s, cost.wall_s = spent_s + run.gpu_s, cost.wall_s + run.wall_s
@@ -227,7 +243,9 @@ local function chosen(measure, configurations, num_layers, opt, cost)
 end
 
 -- By name: function(opt, configurations, most_layers, use) that calls use(measure).
-local measures = { engine = "tessera.configurations.engine_measure" }
+local measures = {
+  engine = "tessera.configurations.engine_measure", profile = "tessera.configurations.by_cost_models",
+}
 
 local function with_measure(opt, configurations, most, use)
   if type(opt.measure) == "function" then return use(opt.measure) end
@@ -250,27 +268,33 @@ local function why_refused(row)
   return nil
 end
 
+local function refused(c, why)
+  local row = { refused = why }
+  for key, value in pairs(c) do row[key] = value end
+  return row
+end
+
 local function estimate(state, c, output_tokens, price)
   local row = {}
   for key, value in pairs(c) do row[key] = value end
   local parts = state.parts[c.scheme]
+  local never = extrapolate.why_refused(state.measured, c, parts, state.num_layers, state.opt)
+  if never then return refused(c, never) end
   local memory, memory_error = extrapolate.memory_of(state.measured, c, parts, state.num_layers, state.opt)
   local tpot, intercept, at = extrapolate.latency_of(state.measured, c, state.num_layers, state.opt)
   local latency, latency_error = at(output_tokens)
   row.tpot_s, row.ttft_s, row.latency_s, row.memory_bytes = tpot, intercept + tpot, latency, memory
   local why = why_refused(row)
-  if why then
-    local refused = { refused = why }
-    for key, value in pairs(c) do refused[key] = value end
-    return refused
-  end
+  if why then return refused(c, why) end
+  row.weight_bytes, row.activation_bytes, row.pipeline_bytes = parts.w, parts.a, parts.a_p
+  local run = extrapolate.timed_run(state.measured, c, state.num_layers, state.opt)
+  row.provenance, row.perplexity_increase = run.provenance, run.perplexity_increase
   row.base_bytes = parts.base
   row.block_bytes = parts.base / (c.tensor_parallel * state.num_layers)
   row.gpu_s, row.cost_byte_s = c.num_gpus * latency, memory * latency
   row.usd = price and row.gpu_s / 3600 * price or nil
   row.error, row.memory_error = latency_error / latency, memory_error / memory
   row.latency_low_s, row.latency_high_s = latency - 2 * latency_error, latency + 2 * latency_error
-  row.provenance = extrapolate.timed_run(state.measured, c, state.num_layers, state.opt).provenance
   return row
 end
 
@@ -278,6 +302,11 @@ function Fingerprint:estimates(given)
   local state = private[self]
   if not state then core.refuse("fingerprint:estimates", "call it with a colon, on what ts.fingerprint gave") end
   local opt = read_estimates(given or {})
+  if opt.prompt_tokens and opt.prompt_tokens ~= state.opt.prompt_tokens then
+    core.refuse("fingerprint:estimates.prompt_tokens", ("the runs had prompts of %d tokens, and no equation goes to "
+      .. "%d; make a fingerprint with prompt_tokens = %d"):format(state.opt.prompt_tokens, opt.prompt_tokens,
+      opt.prompt_tokens))
+  end
   local rows = {}
   for i, c in ipairs(state.configurations) do rows[i] = estimate(state, c, opt.output_tokens, opt.price_usd_per_h) end
   return rows
@@ -291,6 +320,11 @@ local function summary(self)
 end
 
 local meta = { __index = Fingerprint, __name = "tessera.Fingerprint", __tostring = summary }
+
+local function add_cost(cost, run)
+  cost.num_runs, cost.wall_s, cost.gpu_s = cost.num_runs + 1, cost.wall_s + run.wall_s, cost.gpu_s + run.gpu_s
+  cost.peak_memory_bytes = math.max(cost.peak_memory_bytes, run.memory_bytes)
+end
 
 -- Medians of the errors of all estimates.
 local function errors_of(map, opt)
@@ -326,11 +360,9 @@ return function(given)
     end
     map.runs = measure_runs(measure, extrapolate.runs(configurations, num_layers, opt), opt)
   end)
-  map.cost.num_runs = #map.runs
   for _, run in ipairs(map.runs) do
     state.measured[extrapolate.key(run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme)] = run
-    map.cost.wall_s, map.cost.gpu_s = map.cost.wall_s + run.wall_s, map.cost.gpu_s + run.gpu_s
-    map.cost.peak_memory_bytes = math.max(map.cost.peak_memory_bytes, run.memory_bytes)
+    if not run.refused then add_cost(map.cost, run) end
   end
   for _, c in ipairs(configurations) do
     if not state.parts[c.scheme] then

@@ -29,6 +29,8 @@ local read = options.card {
     { name = "cost_byte_s", type = "number", unit = "bytes s", min = 0, max = 1e21,
       doc = "At most: memory x latency (bytes s)" },
     { name = "usd", type = "number", unit = "USD", min = 0, max = 1e9, doc = "At most, of a request" },
+    { name = "max_perplexity_increase", type = "number", min = 0, max = 1e6,
+      doc = "At most (ratio), at the unfavourable end of what is published: other rows are left out" },
   },
 }
 
@@ -69,6 +71,23 @@ local function field_of(row, field, i)
   core.refuse(("intent:rank rows[%d].%s"):format(i, field), "a number belongs here" .. hint)
 end
 
+-- Whether a row's scheme keeps the bound on quality. Of one that nobody has measured nothing can be promised.
+local function is_good(row, bound)
+  local increase = row.perplexity_increase
+  if type(increase) == "table" then increase = increase.high end
+  return not bound or type(increase) == "number" and increase <= bound + tolerance
+end
+
+-- A bound needs something to hold on to.
+local function check_quality(rows, bound)
+  if not bound or #rows == 0 then return end
+  for _, row in ipairs(rows) do
+    if row.perplexity_increase then return end
+  end
+  core.refuse("intent:rank rows[1].perplexity_increase", "max_perplexity_increase needs { low, mid, high } or a number "
+    .. "in some row; measure = \"profile\" of ts.fingerprint gives it")
+end
+
 -- Value over limit, the worst of all; 1 or less: within them.
 local function excess_of(row, given, i)
   local worst = 0
@@ -86,9 +105,10 @@ function Intent:rank(rows)
   local intent = private[self]
   if not intent then core.refuse("intent:rank", "call it with a colon, on what ts.intent gave") end
   options.list(rows, "intent:rank rows", "a list of rows", options.item_of "table")
+  check_quality(rows, intent.max_perplexity_increase)
   local within, beyond = {}, {}
   for i, row in ipairs(rows) do
-    if not row.refused then
+    if not row.refused and is_good(row, intent.max_perplexity_increase) then
       local excess = excess_of(row, intent.limits, i)
       local item = {
         row = row, position = i, excess = excess, meets = excess <= 1 + tolerance,
@@ -132,7 +152,8 @@ return function(given)
   local bounds = {}
   for _, field in ipairs(limits) do bounds[field] = opt[field] end
   local aim = opt.minimise or next(bounds) and not bounds.latency_s and "latency" or "cost"
-  local intent, shown = { minimise = aim, limits = bounds }, {}
+  local intent, shown = { minimise = aim, limits = bounds,
+    max_perplexity_increase = opt.max_perplexity_increase }, {}
   for field, limit in pairs(bounds) do shown[field] = limit end
   local object = setmetatable({ minimise = aim, limits = shown }, meta)
   private[object] = intent

@@ -7,12 +7,29 @@ local M = {}
 
 core.document {
   name = "ts.schemes",
-  doc = "The schemes of iServe's configurations: name, doc, bitwidth, kv_bitwidth, and of some pruning: method, ratio.",
+  doc = "The schemes of iServe's configurations: name, doc, bitwidth, kv_bitwidth, and of some pruning: method, "
+    .. "ratio, perplexity_increase. For cost models: kernels (the scheme of a kernel set's rules), stored_bitwidth, "
+    .. "pruned_ratio.",
   returns = "table[]",
 }
 
+-- Of the weights that a scheme stores: what kernel sets call them, their bits as stored, and what they have lost.
 local function scheme(name, bitwidth, kv_bitwidth, doc, pruning)
-  return { name = name, bitwidth = bitwidth, kv_bitwidth = kv_bitwidth, doc = doc, pruning = pruning }
+  return { name = name, bitwidth = bitwidth, kv_bitwidth = kv_bitwidth, doc = doc, pruning = pruning,
+    kernels = name:gsub("_kv8$", ""), stored_bitwidth = bitwidth, pruned_ratio = 0 }
+end
+
+-- Half of the weights are zeros, and where the others were takes a bit for each: 9 of 16 bits.
+local function sparse(name, increase, doc)
+  local card = scheme(name, 16, 16, doc, { method = name, ratio = 0.5, perplexity_increase = increase })
+  card.stored_bitwidth = 9
+  return card
+end
+
+local function structured(name, ratio, doc)
+  local card = scheme(name, 16, 16, doc, { method = "structured", ratio = ratio })
+  card.pruned_ratio = ratio
+  return card
 end
 
 local cards = {
@@ -24,14 +41,13 @@ local cards = {
   scheme("int4_kv8", 4, 8, "The same, KV cache in 8 bits"),
   scheme("gptq4", 4, 16, "GPTQ, integers of 4 bits, a scale for each 128 weights"),
   scheme("gptq4_kv8", 4, 8, "The same, KV cache in 8 bits"),
-  scheme("wanda_2_4", 16, 16, "Wanda, two of four weights kept, stored with their places: 9 of 16 bits",
-    { method = "wanda_2_4", ratio = 0.5 }),
-  scheme("wanda_4_8", 16, 16, "Wanda, four of eight weights kept; ours, as the paper does not name its third",
-    { method = "wanda_4_8", ratio = 0.5 }),
-  scheme("llm_pruner_25", 16, 16, "Structures removed, a quarter of the weights of the layers",
-    { method = "structured", ratio = 0.25 }),
-  scheme("llm_pruner_50", 16, 16, "Half of them; ours, as the paper does not name its fourth",
-    { method = "structured", ratio = 0.5 }),
+  -- Perplexity of Llama-2-70B, 13B and 7B over that of the whole, less 1 (locuslab/wanda, MIT, README.md).
+  sparse("wanda_2_4", { low = 5.16 / 3.12 - 1, mid = 8.27 / 4.57 - 1, high = 11.02 / 5.12 - 1 },
+    "Wanda, two of four weights kept, stored with their places: 9 of 16 bits"),
+  sparse("wanda_4_8", { low = 4.47 / 3.12 - 1, mid = 6.55 / 4.57 - 1, high = 7.97 / 5.12 - 1 },
+    "Wanda, four of eight weights kept; ours, as the paper does not name its third"),
+  structured("llm_pruner_25", 0.25, "Structures removed, a quarter of the weights of the layers"),
+  structured("llm_pruner_50", 0.5, "Half of them; ours, as the paper does not name its fourth"),
 }
 local by_name, names = {}, {}
 for i, card in ipairs(cards) do by_name[card.name], names[i] = card, card.name end
@@ -41,7 +57,10 @@ M.names = names
 local function copied(card)
   local copy = {}
   for key, value in pairs(card) do copy[key] = value end
-  copy.pruning = card.pruning and { method = card.pruning.method, ratio = card.pruning.ratio } or nil
+  local pruning = card.pruning
+  copy.pruning = pruning and { method = pruning.method, ratio = pruning.ratio,
+    perplexity_increase = pruning.perplexity_increase and { low = pruning.perplexity_increase.low,
+      mid = pruning.perplexity_increase.mid, high = pruning.perplexity_increase.high } } or nil
   return copy
 end
 

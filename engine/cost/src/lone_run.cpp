@@ -1,0 +1,188 @@
+#include "tessera/cost/lone_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "counts.h"
+#include "tessera/core/error.h"
+#include "tessera/cost/device_group.h"
+#include "tessera/cost/tensor_parallel.h"
+
+namespace tessera::cost {
+namespace {
+
+[[noreturn]] void refuse_run(const std::string& why) {
+  throw Error(ErrorCode::unsupported, why, "run");
+}
+
+/// What the scheme makes of the model and its kernels.
+PricingContext with_scheme(PricingContext context, const LoneRunQuery& query) {
+  if (!query.scheme.empty()) context.kernel_set = context.kernel_set.of_scheme(query.scheme);
+  if (query.pruned_ratio > 0) context.model = without_structures(context.model, query.pruned_ratio);
+  return context;
+}
+
+/// [stage] devices: the first ones of the cluster, in their order.
+std::vector<std::vector<std::size_t>> stage_members(const PricingContext& context,
+                                                    const LoneRunQuery& query) {
+  const auto have = std::ssize(context.cluster.devices);
+  const std::int64_t need = query.tensor_parallel * query.pipeline_parallel;
+  if (need > have) refuse_run(fmt::format("it takes {} GPUs, the cluster has {}", need, have));
+  std::vector<std::vector<std::size_t>> members(static_cast<std::size_t>(query.pipeline_parallel));
+  std::size_t next = 0;
+  for (auto& stage : members) {
+    stage.resize(static_cast<std::size_t>(query.tensor_parallel));
+    std::iota(stage.begin(), stage.end(), next);
+    next += stage.size();
+  }
+  return members;
+}
+
+/// The model's layers over the stages, the first ones with one more.
+std::vector<Stage> stages_of(const PricingContext& context, const LoneRunQuery& query) {
+  const auto members = stage_members(context, query);
+  std::vector<Stage> stages;
+  std::int64_t first = 0;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const std::int64_t layers =
+        context.model.num_layers / query.pipeline_parallel +
+        (std::cmp_less(k, context.model.num_layers % query.pipeline_parallel) ? 1 : 0);
+    const std::vector<std::int32_t> bitwidths(static_cast<std::size_t>(layers), query.bitwidth);
+    stages.push_back(
+        {members[k], place_at(k, members.size()), count_layers(context.model, first, bitwidths)});
+    first += layers;
+  }
+  return stages;
+}
+
+/// Groups of weights that share a scale lie along the inputs of a matrix.
+void check_groups(const PricingContext& context, const LoneRunQuery& query, double group_size) {
+  if (group_size <= 0) return;
+  for (const LayerShape& layer : context.model.layer_classes) {
+    for (const LinearShape& linear : shard(layer, query.tensor_parallel).linears) {
+      if (std::fmod(count(linear.in_features), group_size) == 0) continue;
+      refuse_run(fmt::format("groups of {:g} weights do not divide the {} inputs of {} at TP {}",
+                             group_size, linear.in_features, linear.name, query.tensor_parallel));
+    }
+  }
+}
+
+/// The rule of the first device, which every other one has too.
+const KernelRule& check_kernels(const PricingContext& context, const std::vector<Stage>& stages,
+                                const LoneRunQuery& query) {
+  if (query.pipeline_parallel > context.model.num_layers) {
+    refuse_run(
+        fmt::format("{} stages, but {} layers", query.pipeline_parallel, context.model.num_layers));
+  }
+  if (const auto why = why_not_sharded(context.model, query.tensor_parallel)) refuse_run(*why);
+  const std::string& name = context.kernel_set.name;
+  for (const Stage& stage : stages) {
+    for (const std::size_t member : stage.members) {
+      const Device& device = context.device(member);
+      if (context.kernel_set.find(device, query.bitwidth) == nullptr) {
+        const std::string weights =
+            query.scheme.empty() ? "weights" : fmt::format("{} weights", query.scheme);
+        refuse_run(fmt::format("kernel set {} has no kernel for {} of {} bits on {}", name, weights,
+                               query.bitwidth, device.name));
+      }
+      if (!context.kernel_set.reads_kv(device, query.kv_bitwidth)) {
+        refuse_run(
+            fmt::format("kernel set {} has no attention that reads a KV cache of {} bits "
+                        "on {}",
+                        name, query.kv_bitwidth, device.name));
+      }
+    }
+  }
+  return *context.kernel_set.find(context.device(stages.front().members.front()), query.bitwidth);
+}
+
+/// One pass over all stages, of a model with `share` of the layers.
+double pass_s(const PipelinePrice& price, const Pass& pass, double share) {
+  double seconds = price.return_s(pass.num_sampled);
+  for (std::size_t k = 0; k < price.num_stages(); ++k) {
+    PassSeconds of_stage = price.pass(k, pass);
+    of_stage.layers_s *= share;
+    seconds += of_stage.total_s();
+    if (k + 1 < price.num_stages()) seconds += price.hop_s(k, pass.rows());
+  }
+  return seconds;
+}
+
+std::vector<double> latencies(const PricingContext& context, const std::vector<Stage>& stages,
+                              const LoneRunQuery& query, double share) {
+  if (query.output_tokens.empty()) return {};
+  const PipelinePrice price(context, stages, query.kv_bitwidth);
+  const double prompt = count(query.prompt_tokens);
+  const std::int64_t longest =
+      *std::max_element(query.output_tokens.begin(), query.output_tokens.end());
+  std::vector<double> until = {pass_s(price, {{Phase::prefill, 1, prompt, 0}, 1}, share)};
+  for (std::int64_t n = 2; n <= longest; ++n) {  // n - 2 tokens after the first are in the cache
+    const Pass step{{Phase::decode, 1, 1, prompt + count(n - 1)}, 1};
+    until.push_back(until.back() + pass_s(price, step, share));
+  }
+  std::vector<double> seconds;
+  for (const std::int64_t n : query.output_tokens) {
+    seconds.push_back(until[static_cast<std::size_t>(n - 1)]);
+  }
+  return seconds;
+}
+
+MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>& stages,
+                        const LoneRunQuery& query, double share, double group_size) {
+  const MemoryQuery asked{.preset = context.memory,
+                          .kv_bitwidth = query.kv_bitwidth,
+                          .group_size = group_size,
+                          .mxfp4_experts = has_mxfp4_experts(context.model)};
+  Workload workload;
+  workload.batch_size = 1;
+  workload.prompt_tokens = count(query.prompt_tokens);
+  workload.max_prompt_tokens = query.prompt_tokens;
+  workload.output_tokens = count(query.max_output_tokens);
+  workload.max_output_tokens = query.max_output_tokens;
+  const ModelShape member = shard(context.model, query.tensor_parallel);
+  MemoryAccount all;
+  for (const Stage& stage : stages) {
+    const double degree = count(stage.degree());
+    const MemoryAccount empty = empty_account(context, stage.members, asked);
+    all.capacity_bytes += degree * empty.capacity_bytes;
+    all.usable_bytes += degree * empty.usable_bytes;
+    all.reserve_bytes += degree * empty.reserve_bytes;
+    for (const auto& [kind, number] : stage.layers) {
+      const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+      const double layers = share * count(number);
+      all.weight_bytes += degree * layers * layer_weight_bytes(layer, kind.bitwidth, asked);
+      all.kv_bytes += degree * layers * layer_kv_bytes(layer, workload, asked);
+    }
+    all.embedding_bytes += degree * embedding_bytes(member, stage.place, asked);
+    all.activation_bytes +=
+        degree * std::max(prefill_activation_bytes(member, workload, 1, stage.place, asked),
+                          decode_activation_bytes(member, workload, 1, stage.place, asked));
+  }
+  return all;
+}
+
+Provenance provenance_of(const PricingContext& context, const std::vector<Stage>& stages,
+                         const LoneRunQuery& query) {
+  const auto prices = latency_model_of(context, stages.front().members);
+  const LayerWork step{Phase::decode, 1, 1, count(query.prompt_tokens)};
+  return prices->layer(context.model.layer(0), query.bitwidth, query.kv_bitwidth, step)
+      .seconds.provenance;
+}
+
+}  // namespace
+
+LoneRun lone_run(const PricingContext& asked, const LoneRunQuery& query) {
+  const PricingContext context = with_scheme(asked, query);
+  const std::vector<Stage> stages = stages_of(context, query);
+  const KernelRule& rule = check_kernels(context, stages, query);
+  check_groups(context, query, rule.group_size);
+  const double share = count(query.num_layers) / count(context.model.num_layers);
+  return {.latency_s = latencies(context, stages, query, share),
+          .memory = memory_of(context, stages, query, share, rule.group_size),
+          .provenance = provenance_of(context, stages, query)};
+}
+
+}  // namespace tessera::cost
