@@ -61,6 +61,7 @@ local later = {
   schemes = { "tessera.configurations.schemes", "list" },
   configurations = "tessera.configurations.space",
   fingerprint = "tessera.configurations.fingerprint",
+  select = "tessera.configurations.select",
   intent = "tessera.configurations.intent",
   place = "tessera.configurations.place",
   speculative = "tessera.speculative",

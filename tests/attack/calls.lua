@@ -131,6 +131,7 @@ M.functions = {
   ["ts.configurations"] = one { num_gpus = 2, tensor_parallel = { 1, 2 }, pipeline_parallel = { 1, 2 },
     schemes = { "fp16", "int4" } },
   ["ts.fingerprint"] = one(values.fingerprint),
+  ["ts.select"] = one { model = "opt-125m", cluster = "2xA6000", schemes = { "fp16", "int4" } },
   ["ts.intent"] = one { minimise = "latency", memory_bytes = 1e12 },
   ["ts.place"] = one({ { tensor_parallel = 1, pipeline_parallel = 2, base_bytes = 8, memory_bytes = 9 } },
     { { free_bytes = 10, load = 0.5 }, { free_bytes = 20, load = 0 } }, { num_layers = 4, policy = "packing" }),
@@ -323,6 +324,7 @@ M.verbs = {
       threads = 1 } }
   end,
   ["tessera support"] = one { names = { "opt-125m", "T4-16G", "8" }, kernel_set = "modern", context_tokens = 64 },
+  ["tessera select"] = one { model = "opt-125m", cluster = "2xA6000", minimise = "latency", beside = false, top = 3 },
   ["tessera detect"] = function()
     core.write_file("host.txt", "name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\n")
     return { { names = { "host.txt" }, out = "cluster.json", link_gbps = 10 } }

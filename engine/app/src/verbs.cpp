@@ -7,6 +7,8 @@ const std::vector<LuaVerb>& lua_verbs() {
       {"plan", "tessera.cli.plan", "", "plan and print", plan_options()},
       {"capacity", "tessera.cli.capacity", "",
        "which engines serve a stream of requests within latency limits", capacity_options()},
+      {"select", "tessera.cli.select", "",
+       "ways to deploy a model for one request at a time, ranked by an intent", select_options()},
       {"support", "tessera.cli.support", "MODEL [DEVICE [BITWIDTH]]",
        "where a model fits and runs, and how fast", support_options()},
       {"detect", "tessera.cli.detect", "HOST_FILE", "the GPUs of this machine, as a cluster file",

@@ -61,5 +61,6 @@ const OptionTable& support_options();
 const OptionTable& compare_options();
 const OptionTable& capacity_options();
 const OptionTable& quantise_verb_options();
+const OptionTable& select_options();
 
 }  // namespace tessera::app

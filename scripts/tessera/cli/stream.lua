@@ -260,15 +260,18 @@ function M.main(given)
   return 0
 end
 
+--- The best row of a stream of requests that flags describe; nil and why, in a line.
+function M.best(given)
+  local options, why = answer(given, M.asked(given))
+  if options then return options[1] end
+  local head, first = why.message:match "^([^\n]+)\n  ([^\n]+)"
+  return nil, head and head .. ", " .. first or why.message
+end
+
 --- One line of what a stream of the same requests would get, for those who plan a batch.
 function M.line(given)
-  local asked = M.asked(given)
-  local options, why = answer(given, asked)
-  if not options then
-    local head, first = why.message:match "^([^\n]+)\n  ([^\n]+)"
-    return ("As a stream: %s"):format(head and head .. ", " .. first or why.message)
-  end
-  local row = options[1]
+  local row, why = M.best(given)
+  if not row then return "As a stream: " .. why end
   return ("As a stream (`tessera plan` without a batch): %s at %d bits, %.4g req/s"):format(row.layout, row.bitwidth,
     row.rate_per_s)
 end

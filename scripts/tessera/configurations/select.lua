@@ -1,0 +1,89 @@
+-- ts.select(options): a model, a cluster and an intent in; configurations, placement and GPUs out (iServe on one page:
+-- enumerate, fingerprint, rank, place).
+
+local core = require "tessera.core"
+local fingerprint = require "tessera.configurations.fingerprint"
+local intent = require "tessera.configurations.intent"
+local options = require "tessera.options"
+local place = require "tessera.configurations.place"
+local space = require "tessera.configurations.space"
+
+local path = "ts.select"
+
+local read = options.card {
+  name = path,
+  doc = "Every way to deploy a model on a cluster's GPUs for one request at a time, by the cost models: ranked by an "
+    .. "intent, and placed on the GPUs as if nothing else were there. Fields: ranked, refused (rows that cannot run, "
+    .. "with the reason), left_out (shapes that heads or layers forbid), placed or why, fingerprint, intent.",
+  returns = "table",
+  options = {
+    { name = "model", type = "any", required = true, doc = "Name, file or tessera.Model" },
+    { name = "cluster", type = "any", required = true, doc = "Cluster, its name, or as \"8xA6000@bridges\"" },
+    { name = "intent", type = "table", default = {}, doc = "As of ts.intent: aim and limits" },
+    { name = "schemes", type = "any", lua_type = "string[]", doc = "Of ts.schemes(); default: all" },
+    { name = "kernel_set", type = "string", default = "modern", doc = "Whose kernels price the runs" },
+    { name = "prompt_tokens", type = "integer", unit = "tokens", default = 512, min = 1, max = 1e6,
+      doc = "Of the prompt" },
+    { name = "output_tokens", type = "integer", unit = "tokens", default = 100, min = 1, max = 1e6,
+      doc = "Of an answer" },
+    { name = "policy", type = "any", lua_type = "string|function", default = "hybrid", doc = "As of ts.place" },
+    { name = "account", type = "string", default = "base", doc = "As of ts.place" },
+  },
+}
+
+-- What a GPU of the cluster costs (USD/h), the dearest where they differ; nil where one has no price.
+local function price_of(cluster)
+  local most = 0
+  for _, device in ipairs(cluster.devices) do
+    if not device.price_usd_per_h then return nil end
+    most = math.max(most, device.price_usd_per_h)
+  end
+  return most
+end
+
+local function free_gpus(cluster)
+  local gpus = {}
+  for i, device in ipairs(cluster.devices) do gpus[i] = { free_bytes = device.memory_bytes } end
+  return gpus
+end
+
+local most = 8 -- of the GPUs of a stage, and of stages, as in the paper
+
+-- Powers of two, and stages.
+local function degrees(num_gpus)
+  local tensor, stages = {}, {}
+  for i = 1, math.min(most, num_gpus) do stages[i] = i end
+  local degree = 1
+  while degree <= math.min(most, num_gpus) do
+    tensor[#tensor + 1] = degree
+    degree = 2 * degree
+  end
+  return tensor, stages
+end
+
+return function(given)
+  local opt = read(given)
+  local wanted = intent(opt.intent)
+  local model, cluster = core.model(opt.model), core.cluster(opt.cluster)
+  local tensor, stages = degrees(#cluster.devices)
+  local configurations = space { model = model, num_gpus = #cluster.devices, tensor_parallel = tensor,
+    pipeline_parallel = stages, schemes = opt.schemes }
+  local map = fingerprint { model = model, cluster = cluster, kernel_set = opt.kernel_set,
+    configurations = configurations, prompt_tokens = opt.prompt_tokens }
+  local estimates = map:estimates { output_tokens = opt.output_tokens, price_usd_per_h = price_of(cluster) }
+  local refused = {}
+  for _, row in ipairs(estimates) do
+    if row.refused then refused[#refused + 1] = row end
+  end
+  local ranked = wanted:rank(estimates)
+  local placed, why
+  if #ranked > 0 then
+    placed, why = place(ranked, free_gpus(cluster), { num_layers = model.num_layers, policy = opt.policy,
+      account = opt.account })
+  else
+    why = { code = "infeasible", message = ("%s: no configuration of %s can run on %s%s"):format(path, model.name,
+      cluster.name, refused[1] and "; the first: " .. refused[1].refused or ""), reasons = {} }
+  end
+  return { ranked = ranked, refused = refused, left_out = configurations.left_out, placed = placed, why = why,
+    fingerprint = map, intent = wanted, model = model, cluster = cluster }
+end
