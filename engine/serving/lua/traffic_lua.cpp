@@ -58,12 +58,15 @@ class Turns {
   std::unordered_map<std::int64_t, std::int64_t> seen_;
 };
 
-void push_request(lua_State* L, const Request& r, std::int64_t turn) {
+void push_request(lua_State* L, const Traffic& traffic, const Request& r, std::int64_t turn) {
   lua_createtable(L, 0, 8);
   lua_kit::set_number(L, r.after < 0 ? "arrival_s" : "think_s", serving::to_seconds(r.arrival));
   lua_kit::set_integer(L, "prompt_tokens", r.prompt_tokens);
   lua_kit::set_integer(L, "output_tokens", r.output_tokens);
   lua_kit::set_integer(L, "max_tokens", r.max_tokens > 0 ? r.max_tokens : r.output_tokens);
+  if (r.model >= 0) {
+    lua_kit::set_text(L, "model", traffic.models[static_cast<std::size_t>(r.model)]);
+  }
   lua_kit::set_integer(L, "priority", r.priority);
   lua_kit::set_integer(L, "slo_class", r.slo_class);
   if (r.prefix_group >= 0) {
@@ -86,7 +89,7 @@ int requests(lua_State* L) {
   Turns turns;
   int row = 0;
   for (const Request& request : traffic.requests) {
-    push_request(L, request, turns.of(request));
+    push_request(L, traffic, request, turns.of(request));
     lua_rawseti(L, -2, ++row);
   }
   return 1;
@@ -133,6 +136,8 @@ const lua_kit::ObjectType<Traffic>& lua_kit::object_type<Traffic>() {
           {fields_shown<Traffic, serving::TrafficSummary, show>(),
            {{"concurrency", "integer?", "Requests under way in a closed loop; nil of an open one",
              [](lua_State* L, const Traffic& t) { push_value(L, t.concurrency); }},
+            {"models", "string[]", "That its requests name, in the order of their first",
+             [](lua_State* L, const Traffic& t) { push_texts(L, t.models); }},
             {"description", "string", "What was asked for, in one line",
              [](lua_State* L, const Traffic& t) { push_text(L, t.description); }},
             {"notes", "string[]", "What was left out or changed, and what that does",
@@ -140,7 +145,7 @@ const lua_kit::ObjectType<Traffic>& lua_kit::object_type<Traffic>() {
       .methods = {{"requests", guarded<requests>, "(): table[]",
                    "A row per request: arrival_s, of a later turn think_s and after (0-based) in "
                    "its place; prompt_tokens, output_tokens, max_tokens, priority, slo_class and, "
-                   "where it has them, prefix_group, prefix_tokens, session, turn, "
+                   "where it has them, model, prefix_group, prefix_tokens, session, turn, "
                    "cancel_after_s"},
                   {"save", guarded<save>, "(path: string)",
                    "Writes the requests as a CSV that ts.traffic { trace = path } reads again, the "

@@ -127,6 +127,7 @@ void check_files(const TrafficOptions& o, const FieldPath& path) {
                   {"rate_scale", o.rate_scale.has_value()},
                   {"thin", o.thin.has_value()},
                   {"start_s", o.start_s.has_value()},
+                  {"intervals", o.intervals.has_value()},
                   {"sort", o.sort}},
                  path, "needs a trace");
     if (o.num_requests && o.duration_s) {
@@ -134,6 +135,11 @@ void check_files(const TrafficOptions& o, const FieldPath& path) {
     }
   } else if (o.rate_scale && o.rate_per_s) {
     refuse(path("rate_scale"), "given beside rate_per_s, which scales the trace too; give one");
+  }
+  if (o.intervals) {
+    refuse_given(
+        {{"rate_per_s", o.rate_per_s.has_value()}, {"rate_scale", o.rate_scale.has_value()}}, path,
+        "given beside intervals, which scale the trace too; give one");
   }
 }
 
@@ -143,6 +149,12 @@ void check_classes(const TrafficOptions& o, const FieldPath& path) {
   for (const serving::RequestClass& each : o.classes) sum += each.share;
   if (!(std::abs(sum - 1) <= 1e-6)) {
     refuse(path("classes"), "the shares sum to {}, not to 1", sum);
+  }
+  for (std::size_t i = 1; i < o.classes.size(); ++i) {
+    const bool names = !o.classes[i].model.empty(), first = !o.classes.front().model.empty();
+    if (names == first) continue;
+    refuse(path(fmt::format("classes[{}].model", names ? 1 : i + 1)),
+           "missing: other classes name a model; name one in each, or in none");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -254,10 +255,25 @@ GeneratedTraffic generate(const TrafficOptions& options, const Sources& sources,
   return Generator(options, sources, path).run();
 }
 
+std::int32_t model_number(Traffic& traffic, std::string_view name) {
+  const auto known = std::find(traffic.models.begin(), traffic.models.end(), name);
+  if (known != traffic.models.end()) {
+    return static_cast<std::int32_t>(known - traffic.models.begin());
+  }
+  traffic.models.emplace_back(name);
+  return static_cast<std::int32_t>(traffic.models.size()) - 1;
+}
+
 void set_classes(const TrafficOptions& options, Traffic& traffic) {
   if (options.classes.empty()) return;
   std::vector<double> shares;
-  for (const RequestClass& each : options.classes) shares.push_back(each.share);
+  std::vector<std::int32_t> models;
+  const bool names_models = !options.classes.front().model.empty();
+  if (names_models) traffic.models.clear();
+  for (const RequestClass& each : options.classes) {
+    shares.push_back(each.share);
+    if (names_models) models.push_back(model_number(traffic, each.model));
+  }
   const IndexSampler sampler(shares);
   Rng rng = stream_of(options.seed, Draws::classes);
   std::unordered_map<std::int64_t, std::size_t> of_stream;
@@ -272,6 +288,7 @@ void set_classes(const TrafficOptions& options, Traffic& traffic) {
     }
     request.priority = options.classes[drawn].priority;
     request.slo_class = options.classes[drawn].slo_class;
+    if (names_models) request.model = models[drawn];
   }
 }
 

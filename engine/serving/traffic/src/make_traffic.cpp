@@ -48,6 +48,13 @@ std::string describe(const TrafficOptions& o, const Traffic& traffic) {
   return text + fmt::format(", seed {}", o.seed);
 }
 
+/// ", for 21 models"
+std::string models_text(const Traffic& traffic) {
+  if (traffic.models.empty()) return "";
+  if (traffic.models.size() == 1) return ", for " + traffic.models.front();
+  return fmt::format(", for {} models", traffic.models.size());
+}
+
 void note_cut(std::int64_t num_cut, const TrafficOptions& o, Traffic& traffic) {
   if (num_cut == 0) return;
   traffic.notes.push_back(
@@ -87,7 +94,7 @@ Traffic generated(const TrafficOptions& o, const std::string& path, const RateFu
                                         lengths.requests.size(), file_name(o.lengths)));
   }
   note_cut(num_cut, o, traffic);
-  traffic.description = describe(o, traffic);
+  traffic.description = describe(o, traffic) + models_text(traffic);
   return std::move(traffic);
 }
 
@@ -132,6 +139,7 @@ Traffic replayed(const TrafficOptions& o, const std::string& path, const TraceFi
   } else if (traffic.rate_per_s) {
     traffic.description += fmt::format(", {:.6g} req/s", *traffic.rate_per_s);
   }
+  traffic.description += models_text(traffic);
   return traffic;
 }
 
@@ -139,6 +147,7 @@ Traffic from_rates(const TrafficOptions& o, const std::string& path, const Trace
   const std::pair<std::string_view, bool> options[] = {{"arrivals", o.arrivals == Arrivals::closed},
                                                        {"exact_rate", o.exact_rate},
                                                        {"thin", o.thin.has_value()},
+                                                       {"intervals", o.intervals.has_value()},
                                                        {"sort", o.sort}};
   for (const auto& [name, given] : options) {
     if (given) {

@@ -144,6 +144,7 @@ void close_loop(const TrafficOptions& o, const std::string& path, Traffic& traff
 void replay(const TrafficOptions& o, const std::string& path, Traffic& traffic) {
   cut_window(o, path, traffic);
   thin(o, path, traffic);
+  take_by_intervals(o, path, traffic);
   take_first(o, traffic);
   compact_block_ids(traffic);
   if (o.arrivals == Arrivals::closed) {

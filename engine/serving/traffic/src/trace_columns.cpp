@@ -24,6 +24,7 @@ TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
                    "no column of arrivals (arrival_s); for lengths alone give lengths = and "
                    "rate_per_s in place of trace =");
   }
+  model = csv.column("model");
   max_tokens = csv.column("max_tokens");
   priority = csv.column("priority");
   slo_class = csv.column("slo_class");
@@ -44,8 +45,8 @@ TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
     refuse_columns(csv, "block_id_tokens without block_ids");
   }
   const std::initializer_list<std::size_t> known = {
-      arrival,       prompt,  output, max_tokens,   priority,  slo_class,      prefix_group,
-      prefix_tokens, session, after,  cancel_after, block_ids, block_id_tokens};
+      arrival,      prompt,        output,  model, max_tokens,   priority,  slo_class,
+      prefix_group, prefix_tokens, session, after, cancel_after, block_ids, block_id_tokens};
   for (std::size_t i = 0; i < csv.header().size(); ++i) {
     if (std::find(known.begin(), known.end(), i) == known.end()) {
       left_out.push_back(quote(csv.header()[i]));

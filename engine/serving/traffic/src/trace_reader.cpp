@@ -62,6 +62,11 @@ class TraceReader {
       csv_.refuse(fmt::format("output_tokens ({}) is above max_tokens ({})", r.output_tokens,
                               r.max_tokens));
     }
+    if (c.model != CsvReader::none) {
+      const std::string_view name = csv_.field(c.model);
+      if (name.empty()) csv_.refuse("model is empty; each request names the one that it is for");
+      r.model = model_number(traffic_, name);
+    }
     r.priority =
         static_cast<std::int32_t>(optional_integer(c.priority, -1'000'000'000, 1'000'000'000, 0));
     r.slo_class = static_cast<std::int32_t>(optional_integer(c.slo_class, 0, 1000, 0));

@@ -13,7 +13,7 @@ namespace tessera::serving {
 struct TraceColumns : RequestColumns {
   explicit TraceColumns(const CsvReader& csv);
 
-  std::size_t max_tokens, priority, slo_class, prefix_group, prefix_tokens, session, after,
+  std::size_t model, max_tokens, priority, slo_class, prefix_group, prefix_tokens, session, after,
       cancel_after, block_ids, block_id_tokens;
   std::vector<std::string> left_out;  ///< columns that nothing is known of
 };
@@ -34,6 +34,9 @@ Traffic read_trace(const TraceFile& file, bool sort);
 /// The rates of a category within the window, from 0 on.
 RateFunction read_rates(const TraceFile& file, const TrafficOptions& options,
                         const std::string& path);
+
+/// Another rate by intervals, as the options ask.
+void take_by_intervals(const TrafficOptions& options, const std::string& path, Traffic& traffic);
 
 /// Window, thinning, the first so many, another rate: what the options ask of a trace.
 void replay(const TrafficOptions& options, const std::string& path, Traffic& traffic);

@@ -35,6 +35,13 @@ void write_seconds(std::string& text, Ticks ticks) {
   if (last != std::string::npos) text.append(".").append(fraction, 0, last + 1);
 }
 
+/// A text as a field of RFC 4180.
+void write_text(std::string& text, std::string_view field) {
+  text += '"';
+  for (const char c : field) text.append(c == '"' ? 2 : 1, c);
+  text += '"';
+}
+
 std::vector<Column> columns_of(const Traffic& traffic) {
   std::vector<Column> used;
   for (const Column& column : kColumns) {
@@ -56,7 +63,7 @@ std::vector<Column> columns_of(const Traffic& traffic) {
 void write_trace(const Traffic& traffic, const std::string& path) {
   const std::vector<Column> columns = columns_of(traffic);
   const bool blocks = !traffic.block_ids.empty();
-  std::string text = "arrival_s";
+  std::string text = traffic.models.empty() ? "arrival_s" : "arrival_s,model";
   for (const Column& column : columns) text.append(",").append(column.name);
   const bool leave = std::any_of(traffic.requests.begin(), traffic.requests.end(),
                                  [](const Request& r) { return r.cancel_after != kNever; });
@@ -64,6 +71,10 @@ void write_trace(const Traffic& traffic, const std::string& path) {
   text += blocks ? ",block_id_tokens,block_ids\n" : "\n";
   for (const Request& r : traffic.requests) {
     write_seconds(text, r.arrival);
+    if (!traffic.models.empty()) {
+      text += ',';
+      write_text(text, traffic.models[static_cast<std::size_t>(r.model)]);
+    }
     for (const Column& column : columns) {
       text += ',';
       const std::int64_t value = column.value(r);

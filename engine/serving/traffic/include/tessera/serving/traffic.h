@@ -18,6 +18,7 @@ struct Request {
   std::int64_t max_tokens = 0;     ///< its limit, which policies may see; 0: output_tokens
   std::int32_t priority = 0;       ///< lower goes first
   std::int32_t slo_class = 0;      ///< index into the classes of the SLO
+  std::int32_t model = -1;         ///< that it is for, index into Traffic::models; -1: any
   /// The first `prefix_tokens` of the prompt are the first of the stream of this group; -1: none.
   std::int64_t prefix_group = -1;
   std::int64_t prefix_tokens = 0;
@@ -37,6 +38,7 @@ struct Request {
 /// Requests in order of arrival (those of later turns where their session started).
 struct Traffic {
   std::vector<Request> requests;
+  std::vector<std::string> models = {};  ///< that requests name; empty: they name none
   std::vector<std::int64_t> block_ids;
   std::int64_t block_id_tokens = 512;  ///< tokens that an id of `block_ids` stands for
   /// Closed loop: so many are under way at most, and a request is sent when one ends; absent: open.

@@ -38,8 +38,19 @@ struct RequestClass {
   double share = 1;
   std::int32_t priority = 0;
   std::int32_t slo_class = 0;
+  std::string model = {};  ///< that it is for; empty: any
 
   friend bool operator==(const RequestClass&, const RequestClass&) = default;
+};
+
+/// Another rate for a trace by its intervals: `merge` of them become one, each request at its place
+/// within, and `factor` of the requests come.
+struct Intervals {
+  double interval_s = 60;
+  std::int64_t merge = 1;
+  double factor = 1;
+
+  friend bool operator==(const Intervals&, const Intervals&) = default;
 };
 
 /// Users that go on: every turn's prompt is all that was said before and new tokens.
@@ -73,6 +84,7 @@ struct TrafficOptions {
   bool in_order = false;
   std::string trace;
   std::string category;
+  std::optional<Intervals> intervals;
   std::optional<double> rate_scale, thin, start_s;
   bool sort = false;
 
@@ -175,7 +187,33 @@ struct Fields<serving::RequestClass> {
                                            .doc = "Index into the classes of the SLO, from 0",
                                            .min = 0,
                                            .max = 1000,
-                                           .in_file = InFile::when_set})};
+                                           .in_file = InFile::when_set}),
+                 field<&Class::model>({.name = "model",
+                                       .doc = "That they are for, of ts.deployment { models = }",
+                                       .in_file = InFile::when_set})};
+};
+
+template <>
+struct Fields<serving::Intervals> {
+  using Intervals = serving::Intervals;
+  static constexpr auto list = std::tuple{
+      field<&Intervals::interval_s>({.name = "interval_s",
+                                     .doc = "Length of an interval",
+                                     .unit = "s",
+                                     .min = 1e-3,
+                                     .max = serving::kLongestRun_s}),
+      field<&Intervals::merge>({.name = "merge",
+                                .doc = "So many neighbours become one: their requests come "
+                                       "together, each at its place within its interval",
+                                .min = 1,
+                                .max = 1e6,
+                                .in_file = InFile::defaulted}),
+      field<&Intervals::factor>({.name = "factor",
+                                 .doc = "Of the requests so many come, as even as can be; beyond 1 "
+                                        "some come again, at another time of their interval",
+                                 .min = 1e-6,
+                                 .max = 1e3,
+                                 .in_file = InFile::defaulted})};
 };
 
 template <>
@@ -320,9 +358,8 @@ struct Fields<serving::TrafficOptions> {
            .in_file = InFile::when_set}),
       field<&Options::classes, ListFromOne<serving::RequestClass>>(
           {.name = "classes",
-           .doc =
-               "Shares of the arrivals with priorities and SLO classes: { { share =, priority =, "
-               "slo_class = }, ... }; a session is of one class",
+           .doc = "Shares of the arrivals with priorities, SLO classes and models: { { share =, "
+                  "priority =, slo_class =, model = }, ... }; a session is of one class",
            .in_file = InFile::when_set,
            .option_type = "table[]"}),
       field<&Options::patience_s>(
@@ -380,14 +417,21 @@ struct Fields<serving::TrafficOptions> {
       field<&Options::trace>(
           {.name = "trace",
            .doc = "CSV of requests with arrivals: arrival_s, prompt_tokens, output_tokens and "
-                  "optional prefix_group, prefix_tokens, priority, slo_class, max_tokens, session, "
-                  "after, cancel_after_s; Azure's, Vidur's and Mooncake's columns too; or rates "
+                  "optional model, prefix_group, prefix_tokens, priority, slo_class, max_tokens, "
+                  "session, after, cancel_after_s; Azure's, Vidur's and Mooncake's columns too; or "
+                  "rates "
                   "over time as "
                   "ServeGen's, t_s, rate_per_s and category",
            .in_file = InFile::when_set}),
       field<&Options::category>({.name = "category",
                                  .doc = "Which rates of a file of rates",
                                  .in_file = InFile::when_set}),
+      field<&Options::intervals>(
+          {.name = "intervals",
+           .doc =
+               "Another rate of a trace by its intervals: { interval_s = 60, merge = 2, factor = "
+               "0.4 }, in place of divided gaps; keeps bursts in seconds",
+           .in_file = InFile::when_set}),
       field<&Options::rate_scale>(
           {.name = "rate_scale",
            .doc = "Divides all gaps of a trace, which keeps their CV, not bursts in seconds; "
