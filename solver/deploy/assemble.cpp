@@ -10,6 +10,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/auto_kernel_set.h"
+#include "tessera/serving/models.h"
 #include "tessera/solver/problem/quality_bound.h"
 #include "tessera/solver/serving/deployment_plans.h"
 #include "tessera/solver/serving/kv_capacity.h"
@@ -334,11 +335,20 @@ std::optional<Plan> plan_of(const AssembledDeployment& deployment, const DataFol
 serving::SummaryOptions summary_options(const AssembledDeployment& deployment,
                                         const serving::Traffic& traffic) {
   serving::SummaryOptions summary;
-  summary.block_size = deployment.deployment.replicas.front().engine.block_size;
+  const std::vector<serving::Replica>& replicas = deployment.deployment.replicas;
+  if (!replicas.empty()) summary.block_size = replicas.front().engine.block_size;
   summary.source = deployment.source;
   summary.intervals = deployment.intervals;
+  summary.slos = deployment.model_slos;
+  std::vector<std::int32_t> numbers;
+  if (!summary.slos.empty()) {
+    numbers = serving::model_numbers(*deployment.deployment.models, traffic);
+  }
   for (const serving::Request& r : traffic.requests) {
-    summary.slo_classes.push_back(r.slo_class);
+    const bool by_model = !summary.slos.empty();
+    summary.slo_classes.push_back(!by_model     ? r.slo_class
+                                  : r.model < 0 ? 0
+                                                : numbers[static_cast<std::size_t>(r.model)]);
     summary.prompt_tokens.push_back(r.prompt_tokens);
   }
   return summary;

@@ -15,6 +15,7 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/serving/models.h"
 #include "tessera/solver/deploy/step_mix.h"
 
 namespace tessera {
@@ -73,6 +74,11 @@ solver::DeploymentOptions options_at(lua_State* L, const lua_kit::Options& optio
 }
 
 std::string describe(const AssembledDeployment& d) {
+  if (const auto& set = d.deployment.models) {
+    return fmt::format("deployment: {} model{} on {} GPU{}; {}", set->models.size(),
+                       set->models.size() == 1 ? "" : "s", set->devices.size(),
+                       set->devices.size() == 1 ? "" : "s", d.source);
+  }
   std::string text = fmt::format("deployment: {} engine{}", d.deployment.replicas.size(),
                                  d.deployment.replicas.size() == 1 ? "" : "s");
   if (d.deployment.replicas.size() > 1) text += ", router " + d.deployment.router.name;
@@ -109,6 +115,9 @@ std::string describe_fully(const AssembledDeployment& d) {
 int step_s(lua_State* L) {
   const auto held = lua_kit::check_object<AssembledDeployment>(L, 1, "deployment");
   const lua_kit::Options options(L, 2, step_options(), "deployment:step_s");
+  if (held->deployment.replicas.empty()) {
+    refuse("deployment:step_s", "models get their engines when they come; there are none yet");
+  }
   solver::StepMix mix;
   lua_kit::read_options(options, mix);
   lua_pushnumber(L, solver::step_s(*held->deployment.replicas.front().cost, mix));
@@ -117,6 +126,12 @@ int step_s(lua_State* L) {
 
 }  // namespace
 
+PoolOptions pool_argument(lua_State* L, int index, const std::string& path) {
+  PoolOptions pool;
+  read_pool({L, index, one_pool_options(), path}, pool);
+  return pool;
+}
+
 int new_deployment(lua_State* L) {
   if (lua_kit::test_object<AssembledDeployment>(L, 1) != nullptr) {
     lua_settop(L, 1);
@@ -124,6 +139,9 @@ int new_deployment(lua_State* L) {
   }
   const std::string path = "ts.deployment";
   const lua_kit::Options options(L, 1, deployment_options(), path);
+  if (options.given("strategy")) {
+    refuse(options.path_of("strategy"), "says where models go: give models, too");
+  }
   lua_kit::push_object<AssembledDeployment>(
       L, std::make_shared<AssembledDeployment>(
              solver::assemble(options_at(L, options), core_lua::environment(L).folders, path)));

@@ -16,7 +16,13 @@ const OptionTable& one_pool_options();
 const OptionTable& transfer_options();
 const OptionTable& step_options();  ///< of deployment:step_s
 int new_deployment(lua_State* L);
+/// Of several models: { models =, devices =, window_s =, router =, api_s =, source =, start = }, as
+/// scripts/tessera/strategies makes it.
+int new_models_deployment(lua_State* L);
 void register_deployment(lua_State* L);
+
+/// A pool from a table of its options, by itself.
+solver::PoolOptions pool_argument(lua_State* L, int index, const std::string& path);
 
 /// The option `router` of whatever has one.
 template <class Routed>

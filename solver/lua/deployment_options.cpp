@@ -33,7 +33,23 @@ const OptionTable& deployment_options() {
          "tessera.Deployment",
          {}});
     std::erase_if(t.options, [](const OptionSpec& option) { return option.name == "role"; });
-    return lua_kit::option_table<solver::DeploymentOptions>(std::move(t));
+    t = lua_kit::option_table<solver::DeploymentOptions>(std::move(t));
+    // Read by scripts/tessera/serving/models.lua, which makes them what the simulator takes.
+    t.options.push_back({.name = "models",
+                         .type = OptionType::table,
+                         .doc =
+                             "Several models that share the cluster's GPUs: a list of options of "
+                             "ts.deployment.models",
+                         .lua_type = "table[]",
+                         .flag = false});
+    t.options.push_back({.name = "strategy",
+                         .type = OptionType::table,
+                         .doc = "With models: where each goes, the name of a strategy or "
+                                "a table of options of ts.deployment.strategy",
+                         .default_text = "\"iserve\"",
+                         .lua_type = "string|table",
+                         .flag = false});
+    return t;
   }();
   return table;
 }

@@ -33,6 +33,10 @@ serving::SummaryOptions summary_options_at(const lua_kit::Options& options,
   serving::SummaryOptions summary = solver::summary_options(deployment, traffic);
   lua_kit::read_options(options, summary);
   options.read("slo", serving_lua::slo_argument, summary.slos);
+  if (options.given("slo") && !deployment.model_slos.empty()) {
+    summary.slo_classes.clear();
+    for (const serving::Request& r : traffic.requests) summary.slo_classes.push_back(r.slo_class);
+  }
   summary.closed_loop = traffic.concurrency.has_value();
   return summary;
 }
@@ -40,6 +44,7 @@ serving::SummaryOptions summary_options_at(const lua_kit::Options& options,
 // Without what belongs to scripts, which may be gone when somebody asks.
 std::shared_ptr<const serving::Deployment> kept(serving::Deployment deployment) {
   deployment.make_router = serving::make_router;
+  deployment.models.reset();
   for (serving::Replica& replica : deployment.replicas) {
     replica.make_scheduler = serving::Replica::make_scheduler_of_engine;
   }
@@ -119,6 +124,9 @@ int serve(lua_State* L) {
   if (lua_isnoneornil(L, 4)) {
     served->log = serving::simulate(deployment, *traffic, std::move(run));
   } else {
+    if (deployment.models) {
+      refuse("ts.serve.real", "a model that runs is one; models that share GPUs are simulated");
+    }
     const auto real = lua_kit::check_object<serving_lua::RealServer>(L, 4, "ts.serve real");
     serving::Ran ran = real->serve(deployment, *traffic, run);
     served->log = std::move(ran.log);
@@ -128,6 +136,9 @@ int serve(lua_State* L) {
   served->traffic = traffic;
   served->deployment = kept(std::move(deployment));
   served->summary = serving::summarise(served->log, summary);
+  if (!served->log.models.empty()) {
+    served->models = serving::summarise_models(served->log, served->summary, summary);
+  }
   lua_kit::push_object<serving::Served>(L, std::move(served));
   return 1;
 }

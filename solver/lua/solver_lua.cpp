@@ -78,6 +78,7 @@ void register_solver(lua_State* L) {
                             {"mix_bounds", lua_kit::guarded<mix_bounds>},
                             {"replan", lua_kit::guarded<replan>},
                             {"deployment", lua_kit::guarded<new_deployment>},
+                            {"models_deployment", lua_kit::guarded<new_models_deployment>},
                             {"serve", lua_kit::guarded<serve>},
                             {"max_rate", lua_kit::guarded<max_rate>},
                             {"plan_serving", lua_kit::guarded<plan_serving>},

@@ -76,6 +76,15 @@ void Ledger::decided(const Scheduler& scheduler, const Batch& batch, Ticks now) 
   for (const Slot slot : batch.admitted) admit(scheduler.sequence(slot), now);
 }
 
+void Ledger::delayed(const Scheduler& scheduler, const Batch& batch, Ticks now, Ticks delay) {
+  for (const Slot slot : batch.admitted) {
+    RequestRecord& r = record(scheduler.sequence(slot).request);
+    if (r.first_scheduled != now) continue;  // it was admitted before
+    r.first_scheduled += delay;
+    r.waited[static_cast<std::size_t>(Limit::none)] += delay;
+  }
+}
+
 void Ledger::admit(const Sequence& s, Ticks now) {
   RequestRecord& r = record(s.request);
   if (r.decode_started == kNever) r.decode_started = now;

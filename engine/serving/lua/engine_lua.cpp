@@ -69,9 +69,19 @@ const OptionTable& step_cost_options() {
       "ts.deployment.step_cost",
       "What a step takes, without a model: a sum of these.",
       "table",
-      {seconds("base_s", "Every step"), seconds("per_token_s", "Every new token"),
+      {seconds("base_s", "Every step"),
+       seconds("per_token_s", "Every new token"),
        seconds("per_sequence_s", "Every request in the step"),
-       seconds("per_context_token_s", "Every token in their KV caches before the step")},
+       seconds("per_context_token_s", "Every token in their KV caches before the step"),
+       seconds("ttft_s", "Or of requests one by one: a prompt"),
+       seconds("tpot_s", "And a token"),
+       {.name = "stage_layers",
+        .type = OptionType::integer_list,
+        .doc = "With these two: layers of each stage, over which both are shared out; left out: "
+               "one stage",
+        .unit = "layers",
+        .min = 1,
+        .max = 1e6}},
       "fun(step: table): number"};
   return table;
 }
@@ -172,6 +182,17 @@ std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int in
   const auto ticks = [&](const char* name) {
     return serving::to_ticks(options.number(name), options.path_of(name));
   };
+  if (options.given("tpot_s") || options.given("ttft_s")) {
+    options.refuse_others({"ttft_s", "tpot_s", "stage_layers"},
+                          "given beside ttft_s and tpot_s, which say all that a step takes");
+    if (ticks("tpot_s") == 0) refuse(options.path_of("tpot_s"), "give it, above 0");
+    const std::vector<std::int64_t> layers = options.given("stage_layers")
+                                                 ? options.integers("stage_layers")
+                                                 : std::vector<std::int64_t>{1};
+    if (layers.empty()) refuse(options.path_of("stage_layers"), "the list is empty");
+    return std::make_shared<serving::RequestStepCost>(
+        serving::RequestStepCost::of(ticks("ttft_s"), ticks("tpot_s"), layers));
+  }
   cost->base = ticks("base_s");
   cost->per_token = ticks("per_token_s");
   cost->per_sequence = ticks("per_sequence_s");

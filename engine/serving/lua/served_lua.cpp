@@ -56,6 +56,7 @@ void push_request(lua_State* L, std::size_t index, const RequestRecord& r) {
   lua_kit::set_integer(L, "recomputed_tokens", r.recomputed_tokens);
   lua_kit::set_integer(L, "preemptions", r.num_preemptions);
   if (r.replica >= 0) lua_kit::set_integer(L, "replica", r.replica);
+  if (r.is_unplaced) lua_kit::set_boolean(L, "unplaced", true);
   set_time(L, "transfer_s", r.transferred);
   static constexpr const char* limits[serving::kNumLimits] = {"step", "seats", "tokens", "blocks",
                                                               "policy"};
@@ -171,13 +172,32 @@ std::string served_summary(const Served& served) {
   return text;
 }
 
-std::string served_text(const Served& served) { return serving::describe(served.summary); }
+std::string served_text(const Served& served) {
+  std::string text = serving::describe(served.summary);
+  if (served.models) text += serving::describe(*served.models);
+  return text;
+}
 
 }  // namespace
+
+/// Its place, and the figures of its requests.
+template <>
+struct lua_kit::ScriptValue<serving::ModelSummary> {
+  static std::string type() { return "table"; }
+  static void push(lua_State* L, const serving::ModelSummary& model) {
+    luaL_checkstack(L, 1, "a model");
+    lua_newtable(L);
+    set_fields(L, model.run);
+    set_fields(L, model);
+  }
+};
 
 template <>
 const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
   constexpr auto show = [](const Served& served, auto&& read) { read(served.summary); };
+  constexpr auto show_models = [](const Served& served, auto&& read) {
+    if (served.models) read(*served.models);
+  };
   static const ObjectType<Served> type{
       .name = "tessera.Served",
       .doc =
@@ -185,6 +205,7 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
           "run went on.",
       .fields =
           joined<Served>({fields_shown<Served, Summary, show>(),
+                          fields_shown<Served, serving::ModelsSummary, show_models>(false),
                           {{"text", "string", "What print shows",
                             [](lua_State* L, const Served& s) { push_text(L, served_text(s)); }}}}),
       .methods =
@@ -202,6 +223,7 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
             "A row per request: request (0-based), outcome, arrival_s, first_scheduled_s, "
             "first_token_s, last_token_s, queue_s, ttft_s, tpot_s, e2e_s, output_tokens, "
             "cached_tokens, recomputed_tokens, preemptions, replica (0-based), transfer_s, and "
+            "unplaced (rejected, as its model was not there), "
             "waited: seconds before its first step by what stopped the queue (step, seats, tokens, "
             "blocks, policy). What did not happen is nil"},
            {"steps", guarded<served_steps>, "(): table[]",

@@ -9,22 +9,22 @@ namespace tessera::serving {
 
 // What waits for one is tried again.
 void Simulation::come(std::size_t replica, Ticks now) {
-  const bool decodes = deployment_.replicas[replica].role == Role::decode;
-  std::vector<std::size_t>& there = decodes ? decode_ : entry_;
+  Front& front = front_of_engine(replica);
+  std::vector<std::size_t>& there = front.engines;
   there.insert(std::upper_bound(there.begin(), there.end(), replica), replica);
-  (decodes ? decode_signals_ : entry_signals_) = {};
-  if (decodes) return hand_over_elsewhere(engines_.size(), now);
-  for (const std::int64_t request : std::exchange(shared_queue_, {})) route(request, now);
+  front.read_at = -1;
+  if (&front == &decode_) return hand_over_elsewhere(engines_.size(), now);
+  for (const std::int64_t request : std::exchange(front.queue, {})) route(request, now);
 }
 
 // What only waits for it goes elsewhere. What it has it ends, or gives back: steps under way end,
 // those of requests that it gives up bring nothing.
 void Simulation::go(std::size_t replica, Ticks now) {
-  const bool decodes = deployment_.replicas[replica].role == Role::decode;
-  std::erase(decodes ? decode_ : entry_, replica);
-  (decodes ? decode_signals_ : entry_signals_) = {};
-  if (decodes) hand_over_elsewhere(replica, now);
-  if (!deployment_.replicas[replica].drops) return;
+  Front& front = front_of_engine(replica);
+  std::erase(front.engines, replica);
+  front.read_at = -1;
+  if (&front == &decode_) hand_over_elsewhere(replica, now);
+  if (!this->replica(replica).drops) return;
   settle(replica, now);
   std::vector<std::int64_t> given_back = break_handovers(replica, now);
   for (const std::int64_t request : engines_[replica]->requests()) {
@@ -35,7 +35,7 @@ void Simulation::go(std::size_t replica, Ticks now) {
   for (const std::int64_t request : given_back) {
     RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
     // Who reads it again says when.
-    if (decode_router_ && record.first_scheduled != kNever) record.decode_started = kNever;
+    if (decode_.router && record.first_scheduled != kNever) record.decode_started = kNever;
     route(request, now);
   }
 }
@@ -74,7 +74,7 @@ std::vector<std::int64_t> Simulation::break_handovers(std::size_t replica, Ticks
     }
     came(handover.target, now);
   }
-  for (const std::size_t target : decode_)
+  for (const std::size_t target : decode_.engines)
     try_handovers(target, now);  // what is next may be smaller
   return requests;
 }

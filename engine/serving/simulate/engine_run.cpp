@@ -25,7 +25,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       stretches_(core_.scheduler()),
       stages_(*replica.cost, swap_per_block(replica)) {
   for (std::size_t k = 0; k < replica.devices.size(); ++k) {
-    std::vector<Ticks*> shared_clocks;
+    std::vector<DeviceClock*> shared_clocks;
     for (const std::int32_t device : replica.devices[k]) shared_clocks.push_back(&clocks[device]);
     stages_.share(k, std::move(shared_clocks));
   }
@@ -141,6 +141,9 @@ void EngineRun::renew(Flight& flight) {
 
 void EngineRun::fly(const Work& work, Flight& flight, Ticks now) {
   flight.times = stages_.take(work.batch, now, options_.record_passes ? &flight.passes : nullptr);
+  if (const Ticks delay = stages_.delay_by_others(); delay > 0) {
+    core_.ledger().delayed(scheduler(), work.batch, now, delay);
+  }
   if (options_.recorded == nullptr || !options_.recorded->with_times) return;
   const StepRecord* step = recorded_step(work.step);
   const Ticks start = step == nullptr ? now : std::max(now, step->start);
@@ -218,8 +221,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
   if (flight.is_stretch()) {
     account_stretch(work.batch, flight, flight.times.end);
     take_steps(work.batch, flight.times.count - 1);
-    stages_.add_busy(0, flight.times.end - flight.times.start - flight.times.first);
-    stages_.hold(0, flight.times.end);
+    stages_.go_on(0, flight.times.start + flight.times.first, flight.times.end);
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
   leave_before_end(work.batch);

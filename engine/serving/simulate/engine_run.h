@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <memory>
 #include <queue>
 #include <vector>
@@ -15,9 +14,6 @@
 #include "tessera/serving/traffic.h"
 
 namespace tessera::serving {
-
-/// When each device that engines name is free.
-using DeviceClocks = std::map<std::int32_t, Ticks>;
 
 /// One replica during a run: its engine with a clock, which knows how long requests really are.
 /// Steps of one stage and nothing but decodes are taken as stretches.

@@ -12,7 +12,7 @@ Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
   const RequestRecord& record = log_.requests[static_cast<std::size_t>(handover.request)];
   double seconds = transfer.latency_s;
   if (transfer.bytes_per_s > 0) {
-    seconds += deployment_.replicas[handover.source].kv_bytes_per_token *
+    seconds += replica(handover.source).kv_bytes_per_token *
                static_cast<double>(r.prompt_tokens + record.output_tokens - 1) /
                transfer.bytes_per_s;
   }
@@ -27,9 +27,9 @@ Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
 
 void Simulation::hand_over(Handover handover, Ticks now) {
   handover.target =
-      decode_.empty() ? engines_.size() : choose(*decode_router_, decode_, handover.request, now);
+      decode_.engines.empty() ? engines_.size() : choose(decode_, handover.request, now);
   handovers_[handover.target].push_back(handover);
-  if (!decode_.empty()) try_handovers(handover.target, now);
+  if (!decode_.engines.empty()) try_handovers(handover.target, now);
 }
 
 void Simulation::try_handovers(std::size_t target, Ticks now) {
@@ -64,7 +64,8 @@ void Simulation::try_handovers(std::size_t target, Ticks now) {
 void Simulation::release(const Handover& handover, Ticks now) {
   engines_[handover.source]->let_go(handover.request, now);
   came(handover.source, now);
-  if (router_->is_shared_queue()) drain_shared_queue(now);
+  Front& front = front_of_engine(handover.source);
+  if (front.router->is_shared_queue()) drain(front, now);
 }
 
 void Simulation::end_transfer(std::int64_t request, Ticks now) {

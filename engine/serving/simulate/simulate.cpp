@@ -21,6 +21,10 @@ std::set<std::int32_t> devices_of(const Replica& replica) {
   return all;
 }
 
+bool meet(const std::set<std::int32_t>& a, const std::set<std::int32_t>& b) {
+  return std::ranges::any_of(a, [&](std::int32_t device) { return b.contains(device); });
+}
+
 bool has_role(const Deployment& deployment, Role role) {
   return std::any_of(deployment.replicas.begin(), deployment.replicas.end(),
                      [&](const Replica& r) { return r.role == role; });
@@ -62,43 +66,49 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
   horizon_ = to_ticks(options_.horizon_s, "horizon_s");
   log_.requests.resize(traffic.requests.size());
   log_.steps_recorded = options_.record_steps;
-  check_roles(deployment, "deployment");
-  add_engines();
-  router_ = deployment.make_router(deployment.router);
-  if (has_role(deployment, Role::decode)) {
-    // Decode engines have no queue in front and no prefixes to look for.
-    RouterOptions decode_options = deployment.router;
-    const bool other = router_->is_shared_queue() || router_->looks_for_prefixes();
-    if (other) decode_options.name = "least_tokens";
-    decode_router_ = other ? make_router(decode_options) : deployment.make_router(decode_options);
-  }
-  start_at_.resize(engines_.size(), kNever);
-  handovers_.resize(engines_.size() + 1);
-  sender_free_.resize(engines_.size(), 0);
+  if (!deployment.models) check_roles(deployment, "deployment");
   replica_of_.resize(traffic.requests.size(), -1);
+  make_fronts();
+  add_engines();
+  if (deployment.models) plan_models();
+}
+
+std::size_t Simulation::add_engine(const Replica& replica) {
+  const std::size_t i = engines_.size();
+  const std::set<std::int32_t> devices = devices_of(replica);
+  std::vector<std::size_t> peers;
+  for (std::size_t other = 0; other < i; ++other) {
+    if (!meet(devices, devices_of(engines_[other]->replica()))) continue;
+    peers.push_back(other);
+    peers_[other].push_back(i);
+  }
+  peers_.push_back(std::move(peers));
+  // Who comes later may share, too.
+  const auto is_other = [&](const Replica& r) { return &r != &replica; };
+  const bool shared =
+      deployment_.models || std::ranges::any_of(deployment_.replicas, [&](const Replica& r) {
+        return is_other(r) && meet(devices, devices_of(r));
+      });
+  engines_.push_back(std::make_unique<EngineRun>(
+      replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, shared));
+  start_at_.push_back(kNever);
+  sender_free_.push_back(0);
+  ready_at_.push_back(0);
+  handovers_.resize(engines_.size() + 1);
+  return i;
 }
 
 void Simulation::add_engines() {
-  std::map<std::int32_t, std::set<std::size_t>> users;  // of devices
-  for (std::size_t i = 0; i < deployment_.replicas.size(); ++i) {
-    for (const std::int32_t device : devices_of(deployment_.replicas[i])) users[device].insert(i);
-  }
-  for (std::size_t i = 0; i < deployment_.replicas.size(); ++i) {
-    const Replica& replica = deployment_.replicas[i];
-    std::set<std::size_t> peers;
-    for (const std::int32_t device : devices_of(replica)) peers.merge(std::set(users[device]));
-    peers.erase(i);
-    peers_.emplace_back(peers.begin(), peers.end());
-    engines_.push_back(std::make_unique<EngineRun>(
-        replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, !peers.empty()));
+  for (const Replica& replica : deployment_.replicas) {
+    const std::size_t i = add_engine(replica);
     const auto plan = [&](Kind kind, double at_s, const char* field) {
       const Ticks at = to_ticks(at_s, field);
-      if (at <= horizon_) push({at, kind, static_cast<std::int64_t>(i), 0});
+      if (at <= horizon_) push({at, kind, key_of(i), 0});
     };
     if (replica.from_s > 0) {
       plan(Kind::come, replica.from_s, "from_s");
     } else {
-      (replica.role == Role::decode ? decode_ : entry_).push_back(i);
+      front_of_engine(i).engines.push_back(i);
     }
     if (replica.until_s) plan(Kind::go, *replica.until_s, "until_s");
   }
@@ -129,66 +139,6 @@ void Simulation::arrive(std::int64_t request, Ticks now) {
   route(request, now);
 }
 
-const std::vector<ReplicaLoad>& Simulation::loads(Router& router,
-                                                  const std::vector<std::size_t>& candidates,
-                                                  Ticks now) {
-  Signals& signals = &router == decode_router_.get() ? decode_signals_ : entry_signals_;
-  const Ticks age = to_ticks(deployment_.router.signal_age_s, "signal_age_s");
-  if (signals.read_at >= 0 && now - signals.read_at < age) return signals.loads;
-  signals.loads.clear();
-  for (const std::size_t candidate : candidates) {
-    signals.loads.push_back(
-        engines_[candidate]->load(now, router.looks_at_blocks(), is_over(candidate)));
-  }
-  signals.read_at = age > 0 ? now / age * age : now;
-  return signals.loads;
-}
-
-std::size_t Simulation::choose(Router& router, const std::vector<std::size_t>& candidates,
-                               std::int64_t request, Ticks now) {
-  if (candidates.size() == 1) return candidates.front();
-  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
-  RoutedRequest routed;
-  routed.request = request;
-  routed.prompt_tokens = r.prompt_tokens;
-  routed.max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
-  routed.priority = r.priority;
-  routed.slo_class = r.slo_class;
-  routed.cached_tokens = [&](std::size_t position) {
-    return cached_tokens(candidates.at(position), request, now);
-  };
-  const std::vector<ReplicaLoad>& seen = loads(router, candidates, now);
-  const std::size_t position = router.choose(seen, routed);
-  if (position >= candidates.size()) {
-    refuse("router", "chose replica {} of {} (0-based)", position, candidates.size());
-  }
-  // What it sent itself it knows, however old the signals are.
-  Signals& signals = &router == decode_router_.get() ? decode_signals_ : entry_signals_;
-  ++signals.loads[position].num_waiting;
-  signals.loads[position].pending_tokens += r.prompt_tokens;
-  return candidates[position];
-}
-
-void Simulation::route(std::int64_t request, Ticks now) {
-  if (router_->is_shared_queue() || entry_.empty()) {
-    shared_queue_.push_back(request);
-    return drain_shared_queue(now);
-  }
-  submit(request, choose(*router_, entry_, request, now), now);
-}
-
-void Simulation::drain_shared_queue(Ticks now) {
-  for (const std::size_t i : entry_) {
-    while (!shared_queue_.empty() &&
-           static_cast<std::int64_t>(engines_[i]->scheduler().num_unfinished()) <
-               deployment_.replicas[i].engine.max_num_seqs) {
-      const std::int64_t request = shared_queue_.front();
-      shared_queue_.pop_front();
-      submit(request, i, now);
-    }
-  }
-}
-
 void Simulation::submit(std::int64_t request, std::size_t replica, Ticks now) {
   replica_of_[static_cast<std::size_t>(request)] = static_cast<std::int32_t>(replica);
   if (!engines_[replica]->submit(request, now)) {
@@ -207,14 +157,15 @@ void Simulation::came(std::size_t replica, Ticks now) {
 }
 
 void Simulation::ask_start(std::size_t replica, Ticks time) {
+  time = std::max(time, ready_at_[replica]);
   if (start_at_[replica] <= time) return;
   start_at_[replica] = time;
-  push({time, Kind::start, static_cast<std::int64_t>(replica), 0});
+  push({time, Kind::start, key_of(replica), 0});
 }
 
 // At equal ticks ends of steps come first, by number.
 bool Simulation::is_over(std::size_t replica) const {
-  return current_.kind != Kind::step_end || static_cast<std::int64_t>(replica) < current_.id;
+  return current_.kind != Kind::step_end || key_of(replica) < current_.id;
 }
 
 // Brings a replica to where single steps would have it now, before its blocks are looked at or
@@ -245,7 +196,7 @@ std::int64_t Simulation::cached_tokens(std::size_t replica, std::int64_t request
 
 void Simulation::push_ends(std::size_t replica) {
   engines_[replica]->take_ends([&](const EngineRun::StepEnd& end) {
-    push({end.time, Kind::step_end, static_cast<std::int64_t>(replica), end.version});
+    push({end.time, Kind::step_end, key_of(replica), end.version});
   });
 }
 
@@ -295,7 +246,9 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   for (const Ended& e : ended) has_ended(e, replica, now);
   if (engine.core().is_circling()) return give_up(engine);
   try_handovers(replica, now);
-  if (router_->is_shared_queue()) drain_shared_queue(now);
+  Front& front = front_of_engine(replica);
+  if (front.router->is_shared_queue()) drain(front, now);
+  if (memory_) free_memory(replica);
   ask_start(replica, now);
 }
 
@@ -328,17 +281,20 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
   if (record.outcome != Outcome::unfinished) return;
   const std::int32_t at = replica_of_[index];
   const auto replica = static_cast<std::size_t>(at);
-  const auto waiting = std::find(shared_queue_.begin(), shared_queue_.end(), request);
+  std::deque<std::int64_t>& queue = front_of(request).queue;
+  const auto waiting = std::find(queue.begin(), queue.end(), request);
   const auto transfer = under_way_.find(request);
-  if (waiting != shared_queue_.end()) {
-    shared_queue_.erase(waiting);
+  if (waiting != queue.end()) {
+    queue.erase(waiting);
   } else if (transfer != under_way_.end()) {
     transfer->second.cancelled = true;
   } else if (!cancel_handover(request, now)) {
     settle(replica, now);
     engines_[replica]->cancel(request, now);
     try_handovers(replica, now);
-    if (router_->is_shared_queue()) drain_shared_queue(now);
+    Front& front = front_of_engine(replica);
+    if (front.router->is_shared_queue()) drain(front, now);
+    if (memory_) free_memory(replica);
     came(replica, now);
   }
   record.outcome = Outcome::cancelled;
@@ -357,7 +313,7 @@ StateSample Simulation::state(Ticks now) const {
     sample.used_blocks += load.used_blocks;
     sample.output_tokens += engine->output_tokens(now);
   }
-  sample.num_waiting += static_cast<std::int64_t>(shared_queue_.size());
+  for (const Front& front : fronts_) sample.num_waiting += std::ssize(front.queue);
   return sample;
 }
 
@@ -397,7 +353,7 @@ Log Simulation::run() {
     events_.pop();
     current_ = event;
     if (++num_events_ % kPollEvery == 0 && options_.poll) options_.poll(num_ended_);
-    const auto index = static_cast<std::size_t>(event.id);
+    const std::size_t index = engine_of(event.id);
     const bool is_old = event.kind == Kind::step_end && !engines_[index]->is_current(event.version);
     while (!is_old && event.time >= samples_.next()) samples_.add(state(samples_.next()));
     switch (event.kind) {
@@ -413,8 +369,14 @@ Log Simulation::run() {
       case Kind::go:
         go(index, event.time);
         break;
+      case Kind::leave:
+        leave(static_cast<std::size_t>(event.id), event.time);
+        break;
       case Kind::come:
         come(index, event.time);
+        break;
+      case Kind::place:
+        place(static_cast<std::size_t>(event.id), event.time);
         break;
       case Kind::arrival:
         arrive(event.id, event.time);
@@ -427,6 +389,7 @@ Log Simulation::run() {
   explain_stall();
   log_.samples = samples_.take(log_.end);
   for (const auto& engine : engines_) engine->close(log_.end);
+  if (memory_) close_models();
   if (log_.steps_recorded) {
     std::stable_sort(log_.steps.begin(), log_.steps.end(),
                      [](const StepRecord& a, const StepRecord& b) { return a.start < b.start; });

@@ -6,8 +6,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_memory.h"
 #include "engine_run.h"
 #include "tessera/serving/arrivals.h"
+#include "tessera/serving/models.h"
 #include "tessera/serving/simulate.h"
 #include "tessera/serving/state_samples.h"
 
@@ -21,11 +23,21 @@ class Simulation {
 
  private:
   // At equal ticks in this order, as an engine by itself takes them (see EngineCore).
-  enum class Kind : std::int32_t { step_end, transfer_end, cancel, go, come, arrival, start };
+  enum class Kind : std::int32_t {
+    step_end,
+    transfer_end,
+    cancel,
+    go,
+    leave,
+    come,
+    place,
+    arrival,
+    start
+  };
   struct Event {
     Ticks time = 0;
     Kind kind = Kind::start;
-    std::int64_t id = 0;       ///< replica, or request
+    std::int64_t id = 0;       ///< key of a replica, model, or request
     std::int64_t version = 0;  ///< of step ends
     auto operator<=>(const Event&) const = default;
   };
@@ -38,7 +50,27 @@ class Simulation {
     bool cancelled = false;        ///< on the way
   };
 
+  /// What stands in front of engines that do the same: a router, and requests that wait for one.
+  struct Front {
+    std::unique_ptr<Router> router = nullptr;
+    std::vector<std::size_t> engines = {};  ///< that are there now
+    std::deque<std::int64_t> queue = {};    ///< also while no engine is there
+    std::vector<ReplicaLoad> loads = {};    ///< as they were read
+    Ticks read_at = -1;
+    bool is_open = true;  ///< false: its model is not there, and nobody waits for it
+  };
+
+  void make_fronts();
   void add_engines();
+  std::size_t add_engine(const Replica& replica);
+  void plan_models();
+  void place(std::size_t model, Ticks now);
+  void leave(std::size_t model, Ticks now);
+  void add_placed(std::size_t model, const ModelPlacement& placement, Ticks now);
+  void free_memory(std::size_t replica);
+  std::vector<DeviceView> device_views(Ticks now);
+  void refuse_unplaced(std::int64_t request, Ticks now);
+  void close_models();
   void come(std::size_t replica, Ticks now);
   void go(std::size_t replica, Ticks now);
   void hand_over_elsewhere(std::size_t target, Ticks now);
@@ -62,16 +94,25 @@ class Simulation {
   void cancel(std::int64_t request, Ticks now);
   bool cancel_handover(std::int64_t request, Ticks now);
   void request_over(std::int64_t request, Ticks now);
-  void drain_shared_queue(Ticks now);
+  void drain(Front& front, Ticks now);
   void hand_over(Handover handover, Ticks now);
   void try_handovers(std::size_t target, Ticks now);
   void release(const Handover& handover, Ticks now);
   void end_transfer(std::int64_t request, Ticks now);
   Ticks transfer_end(const Handover& handover, Ticks now) const;
-  std::size_t choose(Router& router, const std::vector<std::size_t>& candidates,
-                     std::int64_t request, Ticks now);
-  const std::vector<ReplicaLoad>& loads(Router& router, const std::vector<std::size_t>& candidates,
-                                        Ticks now);
+  std::size_t choose(Front& front, std::int64_t request, Ticks now);
+  const std::vector<ReplicaLoad>& loads(Front& front, Ticks now);
+  const Replica& replica(std::size_t i) const { return engines_[i]->replica(); }
+  Front& front_of(std::int64_t request);
+  Front& front_of_engine(std::size_t i);
+  /// Of engines whose events fall on the same tick the first model's come first.
+  std::int64_t key_of(std::size_t i) const {
+    return (std::int64_t{replica(i).model} << kModelShift) + static_cast<std::int64_t>(i);
+  }
+  static std::size_t engine_of(std::int64_t key) {
+    return static_cast<std::size_t>(key & ((std::int64_t{1} << kModelShift) - 1));
+  }
+  static constexpr int kModelShift = 32;
   void push(const Event& event) { events_.push(event); }
   StateSample state(Ticks now) const;
   void explain_stall();
@@ -84,13 +125,17 @@ class Simulation {
   DeviceClocks clocks_;
   std::vector<std::unique_ptr<EngineRun>> engines_;
   std::vector<std::vector<std::size_t>> peers_;  ///< [replica] others that share a device with it
-  std::vector<std::size_t> entry_, decode_;  ///< replicas that take prompts now, and what follows
-  std::unique_ptr<Router> router_, decode_router_;
+  std::vector<Front> fronts_;                    ///< [model], or one of all that take prompts
+  Front decode_;                ///< without a router: nobody takes what was read elsewhere
+  std::deque<Replica> placed_;  ///< that came with models
+  std::unique_ptr<Placer> placer_;
+  std::optional<DeviceMemory> memory_;
+  double memory_bytes_ = 0;  ///< of the models that are there, as their costs count
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Event current_;
-  std::vector<Ticks> start_at_;            ///< of the next start that is to come; kNever: none
-  std::vector<std::int32_t> replica_of_;   ///< [request] that has it; -1: none yet
-  std::deque<std::int64_t> shared_queue_;  ///< in front of all, also while no engine is there
+  std::vector<Ticks> start_at_;           ///< of the next start that is to come; kNever: none
+  std::vector<std::int32_t> replica_of_;  ///< [request] that has it; -1: none yet
+  std::vector<Ticks> ready_at_;           ///< when an engine is loaded
   /// [target] that wait for blocks; beyond the last: for a decode replica to come.
   std::vector<std::deque<Handover>> handovers_;
   std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
@@ -100,12 +145,6 @@ class Simulation {
   Ticks horizon_ = 0;
   std::int64_t num_ended_ = 0, num_events_ = 0, num_starts_ = 0;
   bool stopped_ = false;
-
-  struct Signals {
-    std::vector<ReplicaLoad> loads;
-    Ticks read_at = -1;
-  };
-  Signals entry_signals_, decode_signals_;
 
   StateSamples samples_;
 };

@@ -11,7 +11,7 @@ namespace tessera::serving {
 StageClocks::StageClocks(const StepCost& cost, Ticks swap_per_block)
     : cost_(cost),
       swap_per_block_(swap_per_block),
-      own_(cost.num_stages(), 0),
+      own_(cost.num_stages()),
       clocks_(cost.num_stages()),
       busy_(cost.num_stages(), 0),
       link_free_(cost.num_stages(), 0) {
@@ -20,8 +20,14 @@ StageClocks::StageClocks(const StepCost& cost, Ticks swap_per_block)
 
 Ticks StageClocks::free_at(std::size_t stage) const {
   Ticks free = 0;
-  for (const Ticks* clock : clocks_[stage]) free = std::max(free, *clock);
+  for (const DeviceClock* clock : clocks_[stage]) free = std::max(free, clock->free());
   return free;
+}
+
+void StageClocks::use(std::size_t stage, Ticks start, Ticks end, Ticks now) {
+  for (DeviceClock* clock : clocks_[stage]) clock->use(start, end, now);
+  busy_[stage] += end - start;
+  if (stage == 0) own_free_ = end;
 }
 
 // A step on a stage or a link, from `at` on, which is `free` then.
@@ -42,14 +48,14 @@ StepTimes StageClocks::take(const Batch& batch, Ticks now, std::vector<Pass>* pa
   const StepLoad& load = batch.load;
   const bool queues = cost_.has_queues();
   const Ticks start = queues ? now : std::max(now, free_at(0));
+  delay_by_others_ = queues ? 0 : start - std::max(now, own_free_);
   Ticks at = start;
   for (std::size_t k = 0; k < busy_.size(); ++k) {
     Ticks ticks = cost_.stage(load, k);
     if (k == 0) ticks += swap_per_block_ * static_cast<Ticks>(batch.moves.size());
     Ticks free = free_at(k);
     at = pass(passes, at, free, ticks);
-    hold(k, free);
-    busy_[k] += ticks;
+    if (!queues || ticks > 0) use(k, at - ticks, at, now);
     if (k + 1 == busy_.size()) break;
     Ticks no_queue = 0;
     at = pass(passes, at, queues ? link_free_[k] : no_queue, cost_.hop(load, k));

@@ -97,8 +97,7 @@ void EngineRun::catch_up(Ticks now) {
   const Ticks first_end = times.end_of(1);
   times = {part.times.end, times.end, times.first + times.slope * over, times.slope,
            times.count - over};
-  stages_.hold(0, times.end_of(1));
-  stages_.add_busy(0, times.end_of(1) - first_end);
+  stages_.go_on(0, first_end, times.end_of(1));
 }
 
 void EngineRun::catch_up_ahead(Ticks now) {
@@ -135,8 +134,7 @@ void EngineRun::take_next(const Work& work, Work& next, const StepTimes& times) 
   next.batch = work.batch;
   stretches_.follow(next.batch);
   next.num_waiting = work.num_waiting;
-  stages_.add_busy(0, times.end - times.start);
-  stages_.hold(0, times.end);
+  stages_.go_on(0, times.start, times.end);
   core_.ledger().took_blocks(scheduler());
 }
 

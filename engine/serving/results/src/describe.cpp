@@ -78,7 +78,11 @@ std::string latencies(const Summary& s) {
 std::string headline(const Summary& s) {
   std::string text = fmt::format("{} of {} requests answered in {}", s.num_finished, s.num_requests,
                                  format_seconds(s.duration_s));
-  if (s.num_rejected > 0) text += fmt::format(", {} rejected (can never fit)", s.num_rejected);
+  const std::int64_t num_never = s.num_rejected - s.num_unplaced;
+  if (num_never > 0) text += fmt::format(", {} rejected (can never fit)", num_never);
+  if (s.num_unplaced > 0) {
+    text += fmt::format(", {} rejected (their model was not there)", s.num_unplaced);
+  }
   if (s.num_cancelled > 0) text += fmt::format(", {} cancelled", s.num_cancelled);
   if (s.num_unfinished > 0) text += fmt::format(", {} unfinished", s.num_unfinished);
   if (s.num_unsent > 0) text += fmt::format(", {} never sent", s.num_unsent);

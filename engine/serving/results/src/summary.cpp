@@ -68,6 +68,12 @@ LookedAt cut(const LookedAt& sent, const SummaryOptions& options) {
   return kept;
 }
 
+/// Without those that nobody could have served.
+LookedAt placed(LookedAt requests) {
+  std::erase_if(requests, [](const Looked& looked) { return looked.record->is_unplaced; });
+  return requests;
+}
+
 void add_latencies(Summary& summary, const LookedAt& requests, const Log& log,
                    const SummaryOptions& options) {
   std::vector<double> ttft, tpot, e2e, queue;
@@ -97,6 +103,7 @@ void add_rates(Summary& summary, const LookedAt& requests, const SummaryOptions&
   for (const Looked& looked : requests) {
     const RequestRecord& r = *looked.record;
     if (r.outcome == Outcome::rejected) ++summary.num_rejected;
+    if (r.is_unplaced) ++summary.num_unplaced;
     if (r.outcome == Outcome::unfinished) ++summary.num_unfinished;
     if (r.outcome == Outcome::cancelled) ++summary.num_cancelled;
     if (!finished(r)) continue;
@@ -147,7 +154,11 @@ std::string why_never(const Log& log) {
       !log.requests.empty() && std::ranges::all_of(log.requests, [](const RequestRecord& r) {
         return r.outcome == Outcome::rejected;
       });
-  return none ? "every request was rejected: they can never fit" : "";
+  if (!none) return "";
+  const bool unplaced =
+      std::ranges::all_of(log.requests, [](const RequestRecord& r) { return r.is_unplaced; });
+  return unplaced ? "every request was rejected: its model was not there"
+                  : "every request was rejected: they can never fit";
 }
 
 void add_stability(Summary& summary, const Log& log, const SummaryOptions& options) {
@@ -187,7 +198,7 @@ Summary summarise(const Log& log, const SummaryOptions& options) {
   add_rates(summary, requests, options);
   add_waiting(summary, requests);
   add_stability(summary, log, options);
-  add_attainment(summary, requests, options);
+  add_attainment(summary, placed(requests), options);
   add_resources(summary, log, options.block_size);
   return summary;
 }

@@ -40,10 +40,12 @@ struct RequestRecord {
   std::int64_t recomputed_tokens = 0;  ///< computed once more after preemptions
   std::int32_t num_preemptions = 0;
   std::int32_t replica = -1;               ///< that finished it
+  std::int32_t model = -1;                 ///< that it is for, where there are several
   std::array<Ticks, kNumLimits> waited{};  ///< before its first step, by what stopped the queue
   Ticks transferred = 0;     ///< its keys and values were under way, from pool to pool
   Ticks decode_started = 0;  ///< in a step of the engine it was handed over to; 0: it was not
   Outcome outcome = Outcome::unfinished;
+  bool is_unplaced = false;  ///< rejected, as its model was not there
 };
 
 /// Gaps between tokens of `weight` requests at a time: ticks, ticks + slope, ... of `count` steps.
@@ -104,6 +106,27 @@ struct ReplicaRecord {
   double idle_w = 0, busy_w = 0;
 };
 
+/// What became of a model among several.
+struct ModelRecord {
+  std::string name;
+  Ticks placed = kNever;                   ///< when it got its place
+  std::vector<std::int32_t> engines = {};  ///< their numbers
+  std::vector<std::int32_t> devices = {};  ///< of its engines, stage by stage
+  std::int64_t num_devices = 0;            ///< of the engine of its first requests
+  std::vector<std::int64_t> layers = {};   ///< of that engine's stages, where somebody said
+  double memory_bytes = 0;
+  std::string why = {};            ///< it got none
+  std::string configuration = {};  ///< as its placement has it
+};
+
+/// A device that models share.
+struct DeviceRecord {
+  std::string name;
+  Ticks busy = 0;
+  double total_bytes = 0, peak_bytes = 0;
+  bool was_used = false;  ///< a model lay on it
+};
+
 /// A sample of the state, for time series.
 struct StateSample {
   Ticks time = 0;
@@ -118,6 +141,9 @@ struct Log {
   std::vector<GapRun> gaps;
   std::vector<StepRecord> steps;  ///< in order of start; empty unless recorded
   std::vector<StateSample> samples;
+  std::vector<ModelRecord> models;    ///< empty: the engines serve all requests
+  std::vector<DeviceRecord> devices;  ///< that they share
+  double peak_memory_bytes = 0;       ///< of all models that were there at once
   bool steps_recorded = false;
   Ticks end = 0;        ///< of the last step
   std::string cut_off;  ///< why the run stopped early; empty: it ended by itself

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -93,6 +94,27 @@ struct LinearStepCost final : StepCost {
     const WideTicks ticks =
         base + per_token * tokens + per_sequence * requests + per_context_token * context_tokens;
     return static_cast<Ticks>(ticks < kNever ? ticks : kNever);
+  }
+};
+
+/// A prompt takes so much, a token so much, however long they are and whoever is beside them, as
+/// who measured requests one by one knows; shared out over the stages.
+struct RequestStepCost final : StepCost {
+  std::vector<Ticks> prompt, token;  ///< by stage
+
+  /// @param layers of each stage
+  static RequestStepCost of(Ticks prompt, Ticks token, const std::vector<std::int64_t>& layers);
+
+  std::size_t num_stages() const override { return prompt.size(); }
+  Ticks stage(const StepLoad& load, std::size_t k) const override {
+    const std::int64_t prompts = std::max<std::int64_t>(0, load.num_sampled - load.decode_tokens);
+    const std::int64_t tokens = load.tokens == 0 ? 1 : load.decode_tokens;
+    const WideTicks ticks = WideTicks{prompt[k]} * prompts + WideTicks{token[k]} * tokens;
+    return static_cast<Ticks>(ticks < kNever ? ticks : kNever);
+  }
+  std::optional<DecodeLine> decode_line(std::int64_t num_requests, std::int64_t) const override {
+    if (num_stages() > 1) return std::nullopt;
+    return DecodeLine{token[0] * num_requests, 0, std::numeric_limits<std::int64_t>::max()};
   }
 };
 

@@ -60,6 +60,8 @@ class Ledger {
   }
   /// What a step was decided to do.
   void decided(const Scheduler& scheduler, const Batch& batch, Ticks now);
+  /// Its step starts so much later, as other engines hold its devices.
+  void delayed(const Scheduler& scheduler, const Batch& batch, Ticks now, Ticks delay);
   /// A request leaves before its end. Before the scheduler forgets it.
   void withdrawn(const Scheduler& scheduler, Slot slot, Ticks now);
   /// As its client has gone.

@@ -8,6 +8,7 @@
 #include "tessera/core/record.h"
 #include "tessera/serving/batch_run.h"
 #include "tessera/serving/log.h"
+#include "tessera/serving/models_summary.h"
 #include "tessera/serving/replay.h"
 #include "tessera/serving/summary.h"
 #include "tessera/serving/token_chain.h"
@@ -31,7 +32,8 @@ struct Ran {
 struct Served {
   Log log = {};
   Summary summary = {};
-  std::vector<Output> outputs = {};  ///< [requests] where a model ran
+  std::optional<ModelsSummary> models = {};  ///< where there are several
+  std::vector<Output> outputs = {};          ///< [requests] where a model ran
   /// What was served, and by what; null: nobody kept it. Schedulers and routers of scripts are
   /// named and not kept.
   std::shared_ptr<const Traffic> traffic = nullptr;

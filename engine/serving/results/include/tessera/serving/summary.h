@@ -61,6 +61,7 @@ struct Summary {
 
   std::int64_t num_requests = 0;  ///< looked at: those below, less what warm-up and cool-down cut
   std::int64_t num_finished = 0, num_rejected = 0, num_unfinished = 0, num_cancelled = 0;
+  std::int64_t num_unplaced = 0;  ///< of the rejected: their model was not there
   std::int64_t num_left_out = 0, num_unsent = 0;
   double duration_s = 0;
   std::int64_t output_tokens = 0;  ///< of finished requests
@@ -212,7 +213,8 @@ struct tessera::Fields<tessera::serving::Summary> {
            .unit = "1/s"}),
       field<&S::attainment_ratio>(
           {.name = "attainment_ratio",
-           .doc = "Requests within the SLO among all, rejected and unfinished ones too"}),
+           .doc = "Requests within the SLO among all, rejected and unfinished ones too; without "
+                  "those whose model was not there"}),
       field<&S::attainment_low>({.name = "attainment_low", .doc = "Wilson's 95 % interval of it"}),
       field<&S::attainment_high>({.name = "attainment_high", .doc = "Its upper end"}),
       field<&S::targets>({.name = "targets", .doc = "Whether each percentile of the SLO holds"}),
@@ -220,7 +222,12 @@ struct tessera::Fields<tessera::serving::Summary> {
           {.name = "attains_slo", .doc = "Whether all targets hold and the run is stable"}),
       field<&S::num_requests>({.name = "num_requests", .doc = "Requests looked at"}),
       field<&S::num_finished>({.name = "num_finished", .doc = "Answered in full"}),
-      field<&S::num_rejected>({.name = "num_rejected", .doc = "That can never fit"}),
+      field<&S::num_rejected>(
+          {.name = "num_rejected", .doc = "That can never fit, or whose model was not there"}),
+      field<&S::num_unplaced>(
+          {.name = "num_unplaced",
+           .doc = "Of them, for a model of several that had no place, or that had not come or had "
+                  "left"}),
       field<&S::num_cancelled>(
           {.name = "num_cancelled", .doc = "Whose clients left before they were answered"}),
       field<&S::num_unfinished>(

@@ -26,6 +26,8 @@ using MakeScheduler =
 /// Makes the router of a run; those of scripts come so.
 using MakeRouter = std::function<std::unique_ptr<Router>(const RouterOptions&)>;
 
+struct ModelSet;
+
 /// One engine with its own queue and KV cache.
 struct Replica {
   std::string name;
@@ -41,6 +43,8 @@ struct Replica {
   /// [stage] numbers of its devices, which compute one step at a time: engines that name the same
   /// one take turns, in the order in which steps are decided. Empty: they are its own.
   std::vector<std::vector<std::int32_t>> devices = {};
+  std::vector<double> stage_bytes = {};  ///< [stage] of each of them; where models share devices
+  std::int32_t model = 0;                ///< whose requests it takes, of ModelSet::models
   /// When it takes requests; then it ends those that it has, or where `drops`, gives them back to
   /// the router, to be computed again elsewhere: by prefill engines first where there are pools.
   double from_s = 0;
@@ -78,6 +82,8 @@ struct Deployment {
   /// What a client and its API server take of each request before a replica sees it: HTTP,
   /// templates, tokenizer. All requests pass at once, so it delays and never queues.
   double api_s = 0;
+  /// Whose engines come with them, on devices that they share; null: the replicas serve all.
+  std::shared_ptr<const ModelSet> models = nullptr;
 };
 
 /// @throws Error{invalid_argument} where nobody takes prompts, those that are read are decoded
@@ -86,6 +92,9 @@ void check_roles(const Deployment& deployment, const std::string& path);
 
 /// Where nobody said how many blocks there are (0): as many as the traffic can use.
 void fill_kv_blocks(Deployment& deployment, const Traffic& traffic);
+/// Of a replica that takes the requests that `takes` says.
+void fill_kv_blocks(Replica& replica, const Traffic& traffic,
+                    const std::function<bool(std::size_t request)>& takes);
 
 }  // namespace tessera::serving
 

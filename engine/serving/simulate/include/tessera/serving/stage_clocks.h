@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
+#include "tessera/serving/device_clock.h"
 #include "tessera/serving/ledger.h"
 #include "tessera/serving/scheduler.h"
 #include "tessera/serving/step_cost.h"
@@ -24,28 +26,33 @@ class StageClocks {
   StageClocks& operator=(const StageClocks&) = delete;
 
   /// A stage is computed by devices that others use too, and waits for all of them.
-  void share(std::size_t stage, std::vector<Ticks*> clocks) { clocks_[stage] = std::move(clocks); }
+  void share(std::size_t stage, std::vector<DeviceClock*> clocks) {
+    clocks_[stage] = std::move(clocks);
+  }
 
   /// Sends a step on its way that is decided now. @param passes over stages and links, in order;
   /// null: nobody wants them
   /// @throws Error{out_of_range} for a time beyond every run's end
   StepTimes take(const Batch& batch, Ticks now, std::vector<Pass>* passes = nullptr);
 
-  void hold(std::size_t stage, Ticks until) {
-    for (Ticks* clock : clocks_[stage]) *clock = until;
-  }
-  void add_busy(std::size_t stage, Ticks ticks) { busy_[stage] += ticks; }
+  /// More steps like it, one after the other.
+  void go_on(std::size_t stage, Ticks from, Ticks until) { use(stage, from, until, from); }
+  /// How long the step that was sent last waits for devices that other engines hold.
+  Ticks delay_by_others() const { return delay_by_others_; }
   const std::vector<Ticks>& busy() const { return busy_; }  ///< by stage
 
  private:
   Ticks free_at(std::size_t stage) const;
+  void use(std::size_t stage, Ticks start, Ticks end, Ticks now);
   Ticks pass(std::vector<Pass>* passes, Ticks at, Ticks& free, Ticks ticks) const;
 
   const StepCost& cost_;
   Ticks swap_per_block_;
-  std::vector<Ticks> own_;                   ///< [stage] where no devices are named
-  std::vector<std::vector<Ticks*>> clocks_;  ///< [stage] of its devices
+  std::vector<DeviceClock> own_;                   ///< [stage] where no devices are named
+  std::vector<std::vector<DeviceClock*>> clocks_;  ///< [stage] of its devices
   std::vector<Ticks> busy_, link_free_;
+  Ticks own_free_ = 0;  ///< first stage, as far as this engine itself holds it
+  Ticks delay_by_others_ = 0;
 };
 
 }  // namespace tessera::serving

@@ -87,6 +87,7 @@ struct AssembledDeployment {
   std::vector<std::string> notes;
   std::optional<cost::RunClass> run_class;  ///< of all its engines; absent: costs of a script
   std::vector<cost::PredictionInterval> intervals;  ///< of this class
+  std::vector<serving::Slo> model_slos;  ///< of several models, each; empty: none has any
 
   // Of the only pool, where it has a model.
   std::shared_ptr<const Plan> given;  ///< that it is made of; null: of a model on a cluster
