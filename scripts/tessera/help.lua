@@ -138,6 +138,14 @@ choose = function(replicas, request) return position end } is one of your own;
 ts.register_router gives it a name. More: `tessera man serving`.
 ]])
 
+local strategies = cards_of("Strategies, for ts.deployment { models =, strategy = \"name\" }: where each\n"
+  .. "of several models goes on the GPUs that they share.", function() return require("tessera.plugins.strategies").list() end, [[
+A table sets more: strategy = { name = "iserve", theta = 0.3, ... }; those that
+all have: `tessera help ts.deployment.strategy`. ts.register_strategy adds one of
+your own; the template is scripts/tessera/strategies/_template.lua. More:
+`tessera man serving`.
+]])
+
 local topics = {
   moves = { "What heuristics change a plan by: shift, retype, swap, rule, micro_batch, order.", moves },
   heuristics = { "How to write one, and where to look.", heuristics },
@@ -148,6 +156,7 @@ local topics = {
   planners = { "Planners and the options of their own.", planners },
   schedulers = { "What an engine computes in each step, for ts.engine.", schedulers },
   routers = { "Which engine of a deployment gets a request.", routers },
+  strategies = { "Where models go on the GPUs that they share.", strategies },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
   clusters = { "Clusters that ship, or lie in TESSERA_PATH.", names "clusters" },
@@ -158,8 +167,8 @@ local topics = {
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
   parameters = { { "topic", "string",
-    "presets, planners, heuristics, moves, schedulers, routers, models, devices, clusters, workloads, kernel_sets, "
-      .. "quality, omega or theta",
+    "presets, planners, heuristics, moves, schedulers, routers, strategies, models, devices, clusters, workloads, "
+      .. "kernel_sets, quality, omega or theta",
   } },
   returns = "string?",
 }

@@ -35,7 +35,7 @@ function M.item_of(item_type)
 end
 
 -- What a planner or a heuristic may declare.
-local declared = { number = true, integer = true, boolean = true, string = true }
+local declared = { number = true, integer = true, boolean = true, string = true, any = true }
 
 local spec_fields = { type = "string", default = "any", min = "number", max = "number", doc = "string" }
 
@@ -44,7 +44,7 @@ function M.check_spec(name, spec, path)
   if type(name) ~= "string" then fail(path, ("an option has a name, got the key %s"):format(tostring(name))) end
   path = path .. "." .. name
   if type(spec) ~= "table" or not declared[spec.type] then
-    fail(path, "give { type = \"number\" | \"integer\" | \"boolean\" | \"string\", default =, doc = }")
+    fail(path, "give { type = \"number\" | \"integer\" | \"boolean\" | \"string\" | \"any\", default =, doc = }")
   end
   for field, value in pairs(spec) do
     local expected = spec_fields[field]

@@ -127,6 +127,10 @@ M.functions = {
   ["ts.schedulers"] = one(),
   ["ts.register_scheduler"] = one { name = "attack_scheduler", doc = "d", schedule = function() end,
     options = { slack = { type = "number", default = 0.1, min = 0, max = 1, doc = "d" } } },
+  ["ts.strategies"] = one(),
+  ["ts.register_strategy"] = one { name = "attack_strategy", doc = "d", prepare = function() end,
+    place = function() return { devices = { 0 } } end,
+    options = { slack = { type = "any", default = 0.1, doc = "d" } } },
   ["ts.schemes"] = one(),
   ["ts.configurations"] = one { num_gpus = 2, tensor_parallel = { 1, 2 }, pipeline_parallel = { 1, 2 },
     schemes = { "fp16", "int4" } },
@@ -342,6 +346,8 @@ M.verbs = {
 --- What is documented and not called, and why.
 M.left_out = {
   ["ts.engine.speculative"] = "of ts.engine, which is called with it",
+  ["ts.deployment.models"] = "of ts.deployment, which is called without models",
+  ["ts.deployment.strategy"] = "of ts.deployment, which is called without models",
   ["ts.deployment.pool"] = "of ts.deployment, which is called",
   ["ts.deployment.router"] = "of ts.deployment, which is called with it",
   ["ts.deployment.step_cost"] = "of ts.deployment, which is called",

@@ -62,6 +62,7 @@ core.document_object {
       .. "look, whose time is in cost), error_ratio and gpu_s as expected" },
     { "error", "table", "latency_ratio, memory_ratio: the median error of the estimates by the spread of the repeats; "
       .. "nil of one repeat" },
+    { "num_layers", "integer", "Of the whole model" },
     { "notes", "string[]", "Where what was measured cannot be" },
   },
   methods = {
@@ -352,7 +353,8 @@ return function(given)
   local num_layers = layers_of(opt)
   local configurations = checked(opt.configurations)
   local state = { opt = opt, num_layers = num_layers, configurations = configurations, measured = {}, parts = {} }
-  local map = { runs = {}, notes = {}, cost = { num_runs = 0, wall_s = 0, gpu_s = 0, peak_memory_bytes = 0 } }
+  local map = { num_layers = num_layers, runs = {}, notes = {} }
+  map.cost = { num_runs = 0, wall_s = 0, gpu_s = 0, peak_memory_bytes = 0 }
   with_measure(opt, configurations, most_layers(num_layers, opt), function(measure)
     map.chosen = chosen(measure, configurations, num_layers, opt, map.cost)
     if map.chosen then

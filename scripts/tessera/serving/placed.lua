@@ -1,0 +1,200 @@
+-- What a strategy returned, checked, as engines of the simulator; and places by hand.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+
+local M = {}
+
+local path = "ts.deployment.strategy"
+
+local function even(num_layers, count)
+  local layers = {}
+  for k = 1, count do layers[k] = math.floor(num_layers / count) + (k <= num_layers % count and 1 or 0) end
+  return layers
+end
+
+local function sum(list)
+  local total = 0
+  for _, item in ipairs(list) do total = total + item end
+  return total
+end
+
+-- GPUs of each stage of a plan, and what each takes.
+local function stages_of_plan(plan, where)
+  local stages = plan.stages
+  if #stages == 0 then core.refuse(where, "the plan has replicas; give a model for each, or a plan of one pipeline") end
+  local list = {}
+  for k, stage in ipairs(stages) do
+    list[k] = { layers = stage.num_layers, count = tonumber(stage.device:match "^(%d+)x") or 1,
+      bytes = stage.memory.total_bytes }
+  end
+  return list
+end
+
+-- The best row by its intent that has this shape.
+local function row_by_hand(model)
+  local count = #model.devices
+  for _, row in ipairs(model.intent:rank(model.estimates)) do
+    if row.tensor_parallel * row.pipeline_parallel == count
+      and (not model.layers or #model.layers == row.pipeline_parallel) then
+      return row
+    end
+  end
+  core.refuse(model.where .. ".devices", ("no configuration runs on %d GPUs%s"):format(count,
+    model.layers and (" in %d stages"):format(#model.layers) or ""))
+end
+
+--- The place that somebody chose by hand, as a strategy would return it.
+function M.by_hand(model)
+  local found = { devices = model.devices, layers = model.layers }
+  if model.estimates then
+    found.configuration = row_by_hand(model)
+    found.layers = found.layers or even(model.num_layers, found.configuration.pipeline_parallel)
+    if sum(found.layers) ~= model.num_layers then
+      core.refuse(model.where .. ".layers", ("%d in all, but the model has %d"):format(sum(found.layers),
+        model.num_layers))
+    end
+  elseif model.layers then
+    core.refuse(model.where .. ".layers", "are of estimates; step_cost has one stage, and a plan its own")
+  end
+  return found
+end
+
+local function check_list(list, where, what)
+  options.list(list, where, what, function(item, at)
+    if type(item) ~= "number" or item % 1 ~= 0 or item < 0 then
+      core.refuse(at, ("a whole number belongs here, not %s"):format(tostring(item)))
+    end
+  end)
+  if #list == 0 then core.refuse(where, "the list is empty") end
+end
+
+local function check_devices(devices, where, num_gpus)
+  check_list(devices, where .. ".devices", "a list of GPUs, from 0")
+  local seen = {}
+  for i, device in ipairs(devices) do
+    local at = ("%s.devices[%d]"):format(where, i)
+    if device >= num_gpus then
+      core.refuse(at, ("there is no GPU %d of %d (they count from 0)"):format(device, num_gpus))
+    end
+    if seen[device] then core.refuse(at, ("GPU %d is there twice"):format(device)) end
+    seen[device] = true
+  end
+end
+
+-- Of estimates: its pool, and bytes of each GPU by stage.
+local function of_estimates(model, found, where)
+  local row = found.configuration
+  options.plain(row, where .. ".configuration", "a row of the model's estimates")
+  for _, field in ipairs { "ttft_s", "tpot_s" } do
+    if type(row[field]) ~= "number" then
+      core.refuse(("%s.configuration.%s"):format(where, field), "missing: a row of the model's estimates belongs there")
+    end
+  end
+  check_list(found.layers, where .. ".layers", "a list of the layers of each stage")
+  if sum(found.layers) ~= model.num_layers then
+    core.refuse(where .. ".layers", ("%d in all, but '%s' has %d"):format(sum(found.layers), model.name,
+      model.num_layers))
+  end
+  if #found.devices % #found.layers ~= 0 then
+    core.refuse(where .. ".devices", ("%d GPUs for %d stages; give as many for each"):format(#found.devices,
+      #found.layers))
+  end
+  local block = found.block_bytes or (row.base_bytes or row.memory_bytes)
+    / (#found.devices / #found.layers * model.num_layers)
+  local bytes = {}
+  for k, count in ipairs(found.layers) do bytes[k] = count * block end
+  -- Where decoding slows with context the time of a prompt comes out as less than nothing.
+  return { step_cost = { ttft_s = math.max(0, row.ttft_s), tpot_s = row.tpot_s, stage_layers = found.layers } }, bytes
+end
+
+local function of_plan(model, found, where)
+  local stages, count, bytes, layers = stages_of_plan(model.plan, model.where .. ".plan"), 0, {}, {}
+  for k, stage in ipairs(stages) do
+    if stage.count ~= stages[1].count then
+      core.refuse(model.where .. ".plan", "its stages have unlike numbers of GPUs, which do not share clocks here")
+    end
+    count, bytes[k], layers[k] = count + stage.count, stage.bytes / stage.count, stage.layers
+  end
+  if #found.devices ~= count then
+    core.refuse(where .. ".devices", ("%d GPUs, but the plan of '%s' has %d"):format(#found.devices, model.name, count))
+  end
+  return { plan = model.plan }, bytes, layers
+end
+
+-- One engine: { pool =, stage_bytes = }, and layers of its stages.
+local function engine_of(model, found, where, num_gpus)
+  options.plain(found, where, "a place, { devices =, layers =, configuration = }")
+  check_devices(found.devices, where, num_gpus)
+  local pool, bytes, layers
+  if model.estimates then
+    pool, bytes = of_estimates(model, found, where)
+    layers = found.layers
+  elseif model.plan then
+    pool, bytes, layers = of_plan(model, found, where)
+  else
+    pool, bytes, layers = { step_cost = model.step_cost }, { model.memory_bytes / #found.devices }, {}
+  end
+  pool.role, pool.engine, pool.devices = "mixed", model.engine, found.devices
+  return { pool = pool, stage_bytes = bytes }, layers
+end
+
+-- "no_room 3, too_few_gpus 1"
+local function counted(reasons)
+  local counts, names = {}, {}
+  for _, reason in ipairs(reasons or {}) do
+    if not counts[reason] then names[#names + 1] = reason end
+    counts[reason] = (counts[reason] or 0) + 1
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do names[i] = ("%s %d"):format(name, counts[name]) end
+  return table.concat(names, ", ")
+end
+
+--- Why a model gets no place, in words.
+function M.why(why, model)
+  if type(why) == "string" then return why end
+  if type(why) == "table" and type(why.message) == "string" then
+    local reasons = type(why.reasons) == "table" and counted(why.reasons) or ""
+    return why.message .. (reasons ~= "" and (" (%s)"):format(reasons) or "")
+  end
+  core.refuse(path, ("of '%s' it returned nil and %s; give the reason, a text, beside nil"):format(model.name,
+    why == nil and "no reason" or "a " .. type(why)))
+end
+
+--- What a strategy returned, as the engine takes it.
+function M.engines(model, found, strategy, num_gpus)
+  if type(found) ~= "table" then
+    core.refuse(path, ("of '%s' it returned a %s; give a place, { devices =, layers =, configuration = }, a list of "
+      .. "places, or nil and why"):format(model.name, type(found)))
+  end
+  local list = found[1] ~= nil and found or { found }
+  local result = { replicas = {}, memory_bytes = 0 }
+  local first, largest = list[1], 0
+  for i, place in ipairs(list) do
+    local where = ("%s: the place of '%s'%s"):format(path, model.name, #list > 1 and (" [%d]"):format(i) or "")
+    local replica, layers = engine_of(model, place, where, num_gpus)
+    result.replicas[i] = replica
+    if i == 1 then result.layers = layers end
+    local row = place.configuration
+    local bytes = 0
+    for _, part in ipairs(replica.stage_bytes) do
+      bytes, largest = bytes + part * #place.devices / #replica.stage_bytes, math.max(largest, part)
+    end
+    result.memory_bytes = result.memory_bytes + (row and row.memory_bytes or bytes)
+  end
+  if strategy.load_bytes_per_s then result.ready_after_s = largest / strategy.load_bytes_per_s end
+  if first.configuration then
+    local shown = {}
+    for key, value in pairs(first.configuration) do shown[key] = value end
+    if type(first.reasons) == "table" and #first.reasons > 0 then
+      result.passed_over = ("%d better: %s"):format(#first.reasons, counted(first.reasons))
+      shown.passed_over = result.passed_over
+    end
+    shown.even = first.even
+    result.configuration = shown
+  end
+  return result
+end
+
+return M
