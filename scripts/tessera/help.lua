@@ -139,10 +139,11 @@ ts.register_router gives it a name. More: `tessera man serving`.
 ]])
 
 local strategies = cards_of("Strategies, for ts.deployment { models =, strategy = \"name\" }: where each\n"
-  .. "of several models goes on the GPUs that they share.", function() return require("tessera.plugins.strategies").list() end, [[
-A table sets more: strategy = { name = "iserve", theta = 0.3, ... }; those that
-all have: `tessera help ts.deployment.strategy`. ts.register_strategy adds one of
-your own; the template is scripts/tessera/strategies/_template.lua. More:
+  .. "of several models goes on the GPUs that they share.",
+  function() return require("tessera.plugins.strategies").list() end, [[
+A table sets more: strategy = { name = "iserve", theta = 0.3, ... }; what all of
+them have: `tessera help ts.deployment.strategy`. ts.register_strategy adds one
+of your own; the template is scripts/tessera/strategies/_template.lua. More:
 `tessera man serving`.
 ]])
 

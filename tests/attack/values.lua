@@ -159,6 +159,9 @@ M.make = {
   end,
   ["tessera.ServingPlans"] = function() return assert(ts.plan_serving(M.serving)) end,
   ["tessera.RouterCard"] = function() return { name = "attackers", doc = "d", choose = function() return 1 end } end,
+  ["tessera.StrategyCard"] = function()
+    return { name = "attackers", doc = "d", place = function() return { devices = { 0 } } end }
+  end,
   ["tessera.SchedulerCard"] = function() return { name = "attackers", doc = "d", schedule = function() end } end,
   ["tessera.QualityMap"] = function() return ts.quality_map { points = quality_points() } end,
   ["tessera.Experiment"] = experiment,

@@ -13,7 +13,7 @@ local function cards(list)
   return found
 end
 
--- A problem and a deployment of two engines, as text: what a plugin of each kind is tried on.
+-- A problem, a deployment of two engines and one of a model, as text: what a plugin of each kind is tried on.
 local plan = [[
 local plan = assert(ts.plan({ model = 'opt-125m', cluster = '2xT4-16G', theta = 1,
   workload = { prompt_tokens = 64, output_tokens = 8, batch_size = 4 } }, { planner = %s }))
@@ -24,12 +24,20 @@ local served = ts.serve(ts.deployment { replicas = 2, step_cost = { base_s = 0.0
   ts.traffic { rate_per_s = 20, num_requests = 50, prompt_tokens = 100, output_tokens = 10 })
 print(served.num_finished)]]
 
+local models = [[
+local rows = { { tensor_parallel = 1, pipeline_parallel = 1, num_gpus = 1, ttft_s = 0.1, tpot_s = 0.01, latency_s = 1,
+  base_bytes = 1e9, memory_bytes = 1e9, cost_byte_s = 1e9 } }
+local served = ts.serve(ts.deployment { cluster = '2xT4-16G', strategy = 'my_strategy', models = {
+  { name = 'a', estimates = rows, num_layers = 4 } } }, ts.traffic { rate_per_s = 1, num_requests = 50 })
+print(served.num_finished)]]
+
 local kinds = {
   { folder = "planners", name = "my_planner", try = plan:format "'my_planner'", says = "my_planner\ttrue" },
   { folder = "heuristics", name = "my_heuristic", try = plan:format "{ 'adabits', 'my_heuristic' }",
     says = "adabits + my_heuristic\ttrue" },
   { folder = "schedulers", name = "my_scheduler", try = serve:format("round_robin", "my_scheduler"), says = "50" },
   { folder = "routers", name = "my_router", try = serve:format("my_router", "vllm_v1"), says = "50" },
+  { folder = "strategies", name = "my_strategy", try = models, says = "50" },
 }
 
 -- What the program prints that has these files in its TESSERA_PATH: { ["routers/a.lua"] = text }.
@@ -70,6 +78,7 @@ describe("each kind of plugins", function()
       { "register_planner", "plan", "uniform" }, { "register_planner", "plan", "bitwidth_transfer_lua" },
       { "register_heuristic", "improve", "exact" }, { "register_scheduler", "schedule", "shortest_first" },
       { "register_scheduler", "schedule", "sarathi" }, { "register_router", "choose", "least_tokens" },
+      { "register_strategy", "place", "iserve" },
     } do
       raises("invalid_argument", ("ts.%s.name: '%s' is built in; choose another"):format(case[1], case[3]), function()
         ts[case[1]] { name = case[3], doc = "d", [case[2]] = print }
@@ -80,7 +89,7 @@ describe("each kind of plugins", function()
   it("checks cards alike", function()
     for _, case in ipairs {
       { "register_planner", "plan" }, { "register_heuristic", "improve" }, { "register_scheduler", "schedule" },
-      { "register_router", "choose" },
+      { "register_router", "choose" }, { "register_strategy", "place" },
     } do
       local call, own = "ts." .. case[1], case[2]
       local function refused(text, changes)
@@ -101,7 +110,7 @@ describe("each kind of plugins", function()
     local planners = cards(ts.planners())
     local listed = {
       planners = planners, baselines = planners, heuristics = planners, schedulers = cards(ts.schedulers()),
-      routers = cards(ts.routers()),
+      routers = cards(ts.routers()), strategies = cards(ts.strategies()),
     }
     for folder, known in pairs(listed) do
       for _, path in ipairs(host.scripts(library .. folder)) do
