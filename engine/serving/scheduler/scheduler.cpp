@@ -68,6 +68,8 @@ std::string Scheduler::why_no_room(std::int64_t prompt_tokens, std::int64_t max_
 }
 
 std::string Scheduler::why_no_step(std::int64_t prompt_tokens, std::int64_t max_tokens) const {
+  // Whose memory is set aside as a whole is never computed once more.
+  if (!kv_.is_paged() && prompt_tokens <= options_.max_num_batched_tokens) return {};
   const std::int64_t most = std::min(prompt_tokens + max_tokens, model_len());
   if (most <= options_.max_num_batched_tokens) return {};
   return fmt::format(
