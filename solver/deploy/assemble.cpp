@@ -10,6 +10,7 @@
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/auto_kernel_set.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/serving/models.h"
 #include "tessera/solver/problem/quality_bound.h"
 #include "tessera/solver/serving/deployment_plans.h"
@@ -59,11 +60,40 @@ void check_sources(const PoolOptions& pool, const std::string& path) {
   }
 }
 
+cost::GroupSplit split_of(const PoolOptions& pool) {
+  return {.attention_data_parallel = pool.attention_data_parallel,
+          .expert_parallel = pool.expert_parallel};
+}
+
+/// Engines that divide layers in no other way than tensor parallelism are named.
+void check_split(const PoolOptions& pool, const cost::KernelSet& kernels, const std::string& path) {
+  const cost::GroupSplit split = split_of(pool);
+  if (split.is_plain()) return;
+  const std::string at =
+      path + (split.expert_parallel > 1 ? ".expert_parallel" : ".attention_data_parallel");
+  const std::string& scheduler = pool.engine.scheduler;
+  const bool is_old =
+      scheduler == "vllm_v0" || kernels.name == "vllm_v0" || kernels.name == "vllm_2024";
+  if (is_old || kernels.gguf) {
+    refuse(at, "{} neither spreads experts over devices nor cuts attention into parts; leave it 1",
+           kernels.gguf ? "llama.cpp" : "vllm_v0");
+  }
+  if (scheduler != "vllm_v1" && scheduler != "sglang") {
+    refuse(at, "nobody has run the scheduler {} so; vllm_v1 and sglang have it", scheduler);
+  }
+  const auto why = cost::why_not_sharded(*pool.model, pool.tensor_parallel, split);
+  if (why)
+    refuse(at, "{} with tensor_parallel {}: {}", pool.model->name, pool.tensor_parallel, *why);
+}
+
 /// What prices a pool of a model on a cluster.
 std::shared_ptr<const cost::PricingContext> context_of(const PoolOptions& pool,
-                                                       const DataFolders& folders) {
+                                                       const DataFolders& folders,
+                                                       const std::string& path) {
   auto context = std::make_shared<cost::PricingContext>(
       cost::pricing_context(*pool.model, *pool.cluster, pool.bitwidths, pool.kernel_set, folders));
+  check_split(pool, context->kernel_set, path);
+  context->split = split_of(pool);
   cost::KernelSet& kernels = context->kernel_set;
   kernels.host_step_s = pool.host_step_s.value_or(kernels.host_step_s);
   if (pool.host_sequence_s) {
@@ -78,6 +108,7 @@ std::shared_ptr<const cost::PricingContext> context_of(const PoolOptions& pool,
 DeploymentShape shape_of(const PoolOptions& pool) {
   return {.tensor_parallel = pool.tensor_parallel,
           .pipeline_parallel = pool.pipeline_parallel,
+          .split = split_of(pool),
           .replicas = pool.replicas,
           .bitwidths = pool.bitwidths,
           .kv_bitwidth = pool.kv_bitwidth,
@@ -255,7 +286,7 @@ class Assembly {
   }
 
   void add_model(const PoolOptions& pool, const std::string& path) {
-    const auto context = context_of(pool, folders_);
+    const auto context = context_of(pool, folders_, path);
     Placement placement = place(context->model, context->cluster, shape_of(pool));
     for (const PlacedEngine& engine : placement.engines) {
       add(PricedEngine(*context, placement, engine), pool, path);

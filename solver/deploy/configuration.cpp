@@ -14,6 +14,18 @@ std::int64_t usual_tokens(const Device& device) {
   return device.memory_bytes >= 70 * kGiB && !is_a100 ? 4 * kUsualTokens : kUsualTokens;
 }
 
+/// ", experts spread over 8, attention in 8 parts"
+std::string words(const cost::GroupSplit& split) {
+  std::string text;
+  if (split.expert_parallel > 1) {
+    text += fmt::format(", experts spread over {}", split.expert_parallel);
+  }
+  if (split.attention_data_parallel > 1) {
+    text += fmt::format(", attention in {} parts", split.attention_data_parallel);
+  }
+  return text;
+}
+
 }  // namespace
 
 DeviceTypes device_types(const Cluster& cluster) {
@@ -71,16 +83,20 @@ std::optional<double> Configuration::usd_per_h(std::int64_t count) const {
 
 std::string Configuration::name() const {
   return fmt::format(
-      "{}{}{}, {} bits{}", tensor_parallel > 1 ? fmt::format("{}x", tensor_parallel) : "",
+      "{}{}{}{}, {} bits{}", tensor_parallel > 1 ? fmt::format("{}x", tensor_parallel) : "",
       tensor_parallel > 1 && is_unlike() ? fmt::format("({})", type->name) : type->name,
-      pipeline_parallel > 1 ? fmt::format(" x {} stages", pipeline_parallel) : "", bitwidth,
-      kv_bitwidth < 16 ? fmt::format(", KV cache {}", kv_bitwidth) : "");
+      pipeline_parallel > 1 ? fmt::format(" x {} stages", pipeline_parallel) : "", words(split),
+      bitwidth, kv_bitwidth < 16 ? fmt::format(", KV cache {}", kv_bitwidth) : "");
 }
 
 std::string Configuration::shape() const {
   std::string text = type->name;
   if (gpus() > 1) text += " ";
   if (tensor_parallel > 1) text += fmt::format("TP{}", tensor_parallel);
+  if (split.expert_parallel > 1) text += fmt::format("EP{}", split.expert_parallel);
+  if (split.attention_data_parallel > 1) {
+    text += fmt::format("DP{}", split.attention_data_parallel);
+  }
   if (pipeline_parallel > 1) text += fmt::format("PP{}", pipeline_parallel);
   return text;
 }
@@ -88,6 +104,7 @@ std::string Configuration::shape() const {
 DeploymentShape Configuration::placed(std::optional<std::int64_t> count, EngineRole role) const {
   return {.tensor_parallel = tensor_parallel,
           .pipeline_parallel = pipeline_parallel,
+          .split = split,
           .replicas = count,
           .bitwidths = {bitwidth},
           .kv_bitwidth = kv_bitwidth,

@@ -163,6 +163,8 @@ std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeploy
     part.device = engine->type->name;
     part.engines = count;
     part.tensor_parallel = engine->tensor_parallel;
+    part.expert_parallel = engine->split.expert_parallel;
+    part.attention_data_parallel = engine->split.attention_data_parallel;
     part.pipeline_parallel = engine->pipeline_parallel;
     part.stage_layers = engine->stage_layers;
     part.bitwidth = engine->bitwidth;

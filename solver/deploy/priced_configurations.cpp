@@ -13,6 +13,7 @@
 #include "tessera/core/device_group.h"
 #include "tessera/core/error.h"
 #include "tessera/cost/auto_kernel_set.h"
+#include "tessera/cost/tensor_parallel.h"
 #include "tessera/solver/deploy/runtime_rules.h"
 #include "tessera/solver/deploy/step_mix.h"
 #include "tessera/solver/plan/launch_rules.h"
@@ -199,7 +200,48 @@ std::vector<std::int64_t> degrees_of(const ServingRequest& request, const Device
   return degrees;
 }
 
-/// Every degree, bitwidth and KV cache on devices of a type.
+/// Whether devices of a group would hold the same keys and values.
+bool copies_cache(const ModelShape& model, std::int64_t degree) {
+  const auto& classes = model.layer_classes;
+  return std::any_of(classes.begin(), classes.end(), [&](const LayerShape& layer) {
+    return layer.latent_width.has_value() || layer.num_kv_heads < degree;
+  });
+}
+
+/// How a group may divide a layer: as given, else by tensor parallelism alone, and of models with
+/// experts with these spread, and beside that with attention in parts where devices would hold
+/// copies of one cache.
+std::vector<cost::GroupSplit> splits_of(const ServingRequest& request, std::int64_t degree) {
+  const auto& spread = request.expert_parallel;
+  const auto& parts = request.attention_data_parallel;
+  std::vector<cost::GroupSplit> splits;
+  const auto add = [&](std::int64_t attention, std::int64_t experts) {
+    const cost::GroupSplit split{attention, experts};
+    if (std::find(splits.begin(), splits.end(), split) == splits.end()) splits.push_back(split);
+  };
+  if (spread || parts) {
+    for (const std::int64_t attention : parts.value_or(std::vector<std::int64_t>{1})) {
+      for (const std::int64_t experts : spread.value_or(std::vector<std::int64_t>{1, degree})) {
+        add(attention, experts);
+      }
+    }
+    return splits;
+  }
+  add(1, 1);
+  if (degree == 1 || !cost::has_experts(*request.model)) return splits;
+  const std::size_t num_asked = splits.size();
+  add(1, degree);
+  if (copies_cache(*request.model, degree)) add(degree, degree);
+  const auto is_uneven = [&](const cost::GroupSplit& split) {
+    return cost::why_not_sharded(*request.model, degree, split).has_value();
+  };
+  splits.erase(std::remove_if(splits.begin() + static_cast<std::ptrdiff_t>(num_asked), splits.end(),
+                              is_uneven),
+               splits.end());
+  return splits;
+}
+
+/// Every degree, split, bitwidth and KV cache on devices of a type.
 template <class Visit>
 void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceType>& type,
                     const Visit& visit) {
@@ -211,11 +253,14 @@ void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceTyp
       continue;
     }
     shape.tensor_parallel = degree;
-    for (const std::int32_t bitwidth : search.request().candidate_bitwidths()) {
-      shape.bitwidth = bitwidth;
-      for (const std::int32_t kv_bitwidth : search.request().candidate_kv_bitwidths()) {
-        shape.kv_bitwidth = kv_bitwidth;
-        visit(shape);
+    for (const cost::GroupSplit& split : splits_of(search.request(), degree)) {
+      shape.split = split;
+      for (const std::int32_t bitwidth : search.request().candidate_bitwidths()) {
+        shape.bitwidth = bitwidth;
+        for (const std::int32_t kv_bitwidth : search.request().candidate_kv_bitwidths()) {
+          shape.kv_bitwidth = kv_bitwidth;
+          visit(shape);
+        }
       }
     }
   }
@@ -297,6 +342,7 @@ void add_unlike(ServingSearch& search, const std::shared_ptr<const DeviceType>& 
                 std::vector<Priced>& list) {
   for_each_shape(search, types, [&](const Configuration& shape) {
     const ServingRequest& request = search.request();
+    if (!shape.split.is_plain()) return;
     if (kernel_obstacle(request.runtime, *request.model, shape).empty()) {
       add_cut(search, shape, list);
     }

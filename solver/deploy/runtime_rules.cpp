@@ -15,7 +15,8 @@ std::string first_of(const std::vector<std::string>& found) {
 
 TransferEnd transfer_end(const PoolEnd& end) {
   const Configuration& c = end.configuration;
-  return {end.checkpoint, c.kv_bitwidth, c.tensor_parallel, c.pipeline_parallel};
+  return {end.checkpoint, c.kv_bitwidth, c.tensor_parallel / c.split.attention_data_parallel,
+          c.pipeline_parallel};
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ void Fields<solver::ServingRequest>::check(const R& request, const FieldPath& pa
   check_some("bitwidths", request.bitwidths);
   check_some("kv_bitwidths", request.kv_bitwidths);
   check_some("tensor_parallel", request.tensor_parallel);
+  check_some("expert_parallel", request.expert_parallel);
+  check_some("attention_data_parallel", request.attention_data_parallel);
   check_some("pipeline_parallel", request.pipeline_parallel);
   check_record(request.quality, FieldPath{path("quality"), "."});
 }

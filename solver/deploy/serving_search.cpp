@@ -122,6 +122,8 @@ PoolOptions ServingSearch::pool_of(const Configuration& configuration, std::int6
   pool.model = request_.model;
   pool.cluster = std::make_shared<Cluster>(part_of(*request_.cluster, devices));
   pool.tensor_parallel = configuration.tensor_parallel;
+  pool.expert_parallel = configuration.split.expert_parallel;
+  pool.attention_data_parallel = configuration.split.attention_data_parallel;
   pool.pipeline_parallel = configuration.pipeline_parallel;
   pool.stage_layers = configuration.stage_layers;
   pool.replicas = count;

@@ -18,7 +18,7 @@ namespace {
 StageMemory batch_memory(const BatchProblem& batch, const PipelinePlan& plan,
                          const PlanStage& stage, std::size_t num_members, StagePlace place) {
   const auto degree = static_cast<std::int32_t>(num_members);
-  const ModelShape member = cost::shard(batch.model, degree);
+  const ModelShape member = cost::shard(batch.model, degree, batch.split);
   const cost::MemoryQuery query = memory_query(batch);
   const Device& device = batch.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
   cost::MemoryAccount account = cost::empty_account(device, query, degree);

@@ -123,8 +123,25 @@ void check_order(const Engine& engine, Obstacles& found) {
       fmt::join(counts, ", ")));
 }
 
+/// vLLM spreads experts over all of an engine's devices or none.
+void check_split(const Engine& engine, Obstacles& found) {
+  const cost::GroupSplit& split = engine.context.split;
+  const std::int64_t degree = engine.stages.front()->degree();
+  if (split.expert_parallel > 1 && split.expert_parallel != degree) {
+    found.push_back(
+        fmt::format("experts are spread over {} of {} devices; vLLM spreads them over "
+                    "all (--enable-expert-parallel) or cuts each",
+                    split.expert_parallel, degree));
+  }
+  if (split.attention_data_parallel > 1 && engine.stages.size() > 1) {
+    found.push_back(
+        "data-parallel attention in several stages, whose ranks vLLM numbers otherwise");
+  }
+}
+
 void check_vllm(const Engine& engine, Obstacles& found) {
   add(bitwidth_obstacle(Runtime::vllm, engine.bitwidths), found);
+  check_split(engine, found);
   const std::int64_t degree = engine.stages.front()->degree();
   const auto unlike =
       std::find_if(engine.stages.begin(), engine.stages.end(),
@@ -150,6 +167,9 @@ void check_vllm(const Engine& engine, Obstacles& found) {
 }
 
 void check_llama_cpp(const Engine& engine, Obstacles& found) {
+  if (!engine.context.split.is_plain()) {
+    found.push_back("llama.cpp neither spreads experts over devices nor cuts attention into parts");
+  }
   add(bitwidth_obstacle(Runtime::llama_cpp, engine.bitwidths), found);
   const std::vector<Engine::Span> spans = engine.spans();
   if (spans.size() > 1) {

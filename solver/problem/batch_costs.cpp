@@ -27,7 +27,7 @@ BatchCosts::BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCac
       groups_(mesh_groups(batch.cluster, batch.mesh)),
       known_(known ? std::move(known) : std::make_shared<cost::PriceCache>()) {
   for (const MeshGroup& group : groups_) {
-    if (const auto reason = cost::why_not_sharded(batch_.model, group.degree)) {
+    if (const auto reason = cost::why_not_sharded(batch_.model, group.degree, batch_.split)) {
       throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
     }
     const std::vector<std::size_t>& members = group.members.front();
@@ -38,7 +38,7 @@ BatchCosts::BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCac
         [&](std::int32_t bitwidth) { return cost::has_kernel(batch_, members, bitwidth); }));
     if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
     degrees_.push_back(group.degree);
-    shards_.push_back(cost::shard(batch_.model, group.degree));
+    shards_.push_back(cost::shard(batch_.model, group.degree, batch_.split));
   }
 }
 

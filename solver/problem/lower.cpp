@@ -41,7 +41,7 @@ void set_bytes(Instance& instance, const BatchProblem& batch,
   const cost::MemoryQuery query = memory_query(batch);
   instance.embedding_bytes.clear();
   for (const std::int32_t degree : degrees) {
-    const ModelShape member = cost::shard(batch.model, degree);
+    const ModelShape member = cost::shard(batch.model, degree, batch.split);
     for (const LayerShape& layer : member.layer_classes) {
       const double kv = cost::layer_kv_bytes(layer, batch.workload, query);
       for (std::int32_t bit : batch.bitwidths) {

@@ -19,7 +19,7 @@ double number(std::int64_t value) { return static_cast<double>(value); }
 /// blocks of the window and one more, where vLLM's hybrid manager gives back the others. With few
 /// tokens in the cache that is more than all of them, and then all are kept.
 void add_blocks(const ModelShape& member, const cost::Stage& stage,
-                const serving::EngineOptions& engine, std::int32_t kv_bitwidth,
+                const serving::EngineOptions& engine, std::int64_t seats, std::int32_t kv_bitwidth,
                 StageKvMemory& memory) {
   double whole = 0, windowed = 0, of_windows = 0;
   for (const auto& [kind, count] : stage.layers) {
@@ -35,7 +35,7 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
   }
   memory.block_bytes = whole + windowed;
   if (whole == 0 || windowed == 0) return;
-  const double reserved = number(engine.max_num_seqs) * of_windows;
+  const double reserved = number(seats) * of_windows;
   if ((memory.kv_bytes - reserved) / whole <= memory.kv_bytes / memory.block_bytes) return;
   memory.block_bytes = whole;
   memory.window_bytes = reserved;
@@ -53,7 +53,8 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query =
       memory_query(engine, kv_bitwidth, cost::has_mxfp4_experts(context.model));
-  const ModelShape member = cost::shard(context.model, stage.degree());
+  const ModelShape member = cost::shard(context.model, stage.degree(), context.split);
+  const std::int64_t seats = ceil_div(engine.max_num_seqs, context.split.attention_data_parallel);
   std::int64_t num_layers = 0;
   for (const auto& [kind, count] : stage.layers) num_layers += count;
   StageKvMemory memory{cost::empty_account(context, stage.members, query,
@@ -63,11 +64,10 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
     memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
   }
   memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
-  memory.activation_bytes =
-      cost::step_activation_bytes(context.model, member, engine.max_num_batched_tokens,
-                                  engine.max_num_seqs, stage.place, query);
+  memory.activation_bytes = cost::step_activation_bytes(
+      context.model, member, engine.max_num_batched_tokens, seats, stage.place, query);
   memory.kv_bytes = memory.left_bytes();
-  add_blocks(member, stage, engine, kv_bitwidth, memory);
+  add_blocks(member, stage, engine, seats, kv_bitwidth, memory);
   return memory;
 }
 
@@ -118,7 +118,8 @@ KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions&
     capacity.missing_bytes = capacity.stages[k].block_bytes - capacity.stages[k].kv_bytes;
     capacity.why_not = no_room(capacity.stages[k], k, priced.stage_name(k), engine);
   } else {
-    capacity.blocks = static_cast<std::int64_t>(fewest);
+    capacity.blocks =
+        static_cast<std::int64_t>(fewest) * priced.context.split.attention_data_parallel;
   }
   return capacity;
 }

@@ -88,7 +88,7 @@ void check_positive(const DeploymentShape& shape) {
 
 void check_shape(const ModelShape& model, const DeploymentShape& shape) {
   check_positive(shape);
-  if (const auto reason = cost::why_not_sharded(model, shape.tensor_parallel)) {
+  if (const auto reason = cost::why_not_sharded(model, shape.tensor_parallel, shape.split)) {
     refuse("tensor_parallel", "{}: {}", model.name, *reason);
   }
   if (shape.pipeline_parallel > model.num_layers) {

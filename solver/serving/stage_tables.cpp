@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/core/device_group.h"
+#include "tessera/core/units.h"
 #include "tessera/cost/cuda_graphs.h"
 #include "tessera/cost/tensor_parallel.h"
 
@@ -70,15 +71,27 @@ Knots context_knots(const ModelShape& model, std::int64_t first, std::int64_t ra
   return knots;
 }
 
+LayerWork of_rows(Phase phase, std::int64_t rows) {
+  const auto count = static_cast<double>(rows);
+  return phase == Phase::decode ? LayerWork{phase, count, 1, 0} : LayerWork{phase, 1, count, 0};
+}
+
 Seconds products_s(const StagePrice& price, const LayerShape& layer, std::int32_t bitwidth,
                    Phase phase, const Knots& rows) {
   Seconds seconds;
   for (const std::int64_t size : rows) {
-    const auto count = static_cast<double>(size);
-    const LayerWork work =
-        phase == Phase::decode ? LayerWork{phase, count, 1, 0} : LayerWork{phase, 1, count, 0};
+    const LayerWork work = of_rows(phase, size);
     const double whole = price.layer_s(layer, bitwidth, work);
     seconds.push_back(std::max(0.0, whole - price.attention_s(layer, bitwidth, work)));
+  }
+  return seconds;
+}
+
+Seconds experts_s(const StagePrice& price, const LayerShape& layer, std::int32_t bitwidth,
+                  const Knots& rows) {
+  Seconds seconds;
+  for (const std::int64_t size : rows) {
+    seconds.push_back(price.experts_s(layer, bitwidth, of_rows(Phase::prefill, size)));
   }
   return seconds;
 }
@@ -116,13 +129,15 @@ bool attends_by_head(const cost::KernelSet& kernels, const Device& device) {
 /// (casys-kaist/LLMServingSim) the median of predicted over measured is 0.97, and the geometric
 /// mean of the errors 16 %; with decodes priced as in steps of their own these are 0.63 and 64 %.
 Seconds by_head(const StepSizes& sizes, const Seconds& decode_s, const Seconds& one_token_s,
-                const LayerShape& member, const Device& device, bool grouped) {
+                const LayerShape& member, std::int64_t num_parts, const Device& device,
+                bool grouped) {
   const auto heads = static_cast<double>(member.num_heads);
   const double group = grouped ? heads / static_cast<double>(member.num_kv_heads) : 1;
   const double multiprocessors = multiprocessors_of(device);
   Seconds seconds = decode_s;
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const auto requests = static_cast<double>(sizes.sequences[i / sizes.contexts.size()]);
+    const auto requests =
+        static_cast<double>(ceil_div(sizes.sequences[i / sizes.contexts.size()], num_parts));
     const double waves = std::max(1.0, requests * heads / multiprocessors);
     const double reads = std::clamp(group * requests / multiprocessors, 1.0, std::max(1.0, group));
     seconds[i] = std::max(one_token_s[i % sizes.contexts.size()] * waves, decode_s[i] * reads);
@@ -133,6 +148,7 @@ Seconds by_head(const StepSizes& sizes, const Seconds& decode_s, const Seconds& 
 /// Of one layer of a kind.
 struct LayerPrices {
   const Seconds &decode_rows_s, &rows_s;         ///< [knot] without attention
+  const Seconds* shared_rows_s;                  ///< of rows_s the experts; null: not apart
   const Seconds &decode_s, &mixed_s, &chunks_s;  ///< attention, [row][column]
 };
 
@@ -185,15 +201,25 @@ class GroupPrices {
         Seconds slowest = decode_s;
         for (const Device* device : by_heads) {
           const Seconds own =
-              by_head(sizes_, decode_s, one_token_s, cost::shard(shape, std::ssize(members_)),
+              by_head(sizes_, decode_s, one_token_s,
+                      cost::shard(shape, std::ssize(members_), pricing_.context.split), num_parts(),
                       *device, kernels.further_head_share(shape, *device) == 0);
           for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
         }
         return slowest;
       });
     };
-    return {products(Phase::decode, sizes_.decode_rows), products(Phase::prefill, sizes_.rows),
-            decode_s, mixed(), chunks_s};
+    const Seconds* shared_rows_s = nullptr;
+    if (num_parts() > 1) {
+      shared_rows_s = &get(PricePart::experts, Phase::prefill, kind,
+                           [&] { return experts_s(price(), shape, kind.bitwidth, sizes_.rows); });
+    }
+    return {products(Phase::decode, sizes_.decode_rows),
+            products(Phase::prefill, sizes_.rows),
+            shared_rows_s,
+            decode_s,
+            mixed(),
+            chunks_s};
   }
 
   const Seconds& embedding(Phase phase, const Knots& rows) {
@@ -207,6 +233,8 @@ class GroupPrices {
       return at_knots(sizes_.sampled, [&](double count) { return price().head_s(count); });
     });
   }
+
+  std::int64_t num_parts() const { return pricing_.context.split.attention_data_parallel; }
 
  private:
   template <typename Make>
@@ -235,16 +263,26 @@ StageTables tables_of(const StepPricing& pricing, const std::vector<std::size_t>
   Seconds decode_rows_s(sizes.decode_rows.size(), 0), rows_s(sizes.rows.size(), 0);
   Seconds decode_s(sizes.sequences.size() * sizes.contexts.size(), 0), mixed_s = decode_s;
   Seconds chunks_s(sizes.tokens.size() * sizes.chunk_contexts.size(), 0);
+  Seconds shared_rows_s(rows_s.size(), 0);
   for (const auto& [kind, number] : layers) {
     const LayerPrices prices = group.layer(kind);
     const auto times = static_cast<double>(number);
     add_times(decode_rows_s, prices.decode_rows_s, times);
     add_times(rows_s, prices.rows_s, times);
+    if (prices.shared_rows_s != nullptr) {
+      add_times(rows_s, *prices.shared_rows_s, -times);
+      add_times(shared_rows_s, *prices.shared_rows_s, times);
+    }
     add_times(decode_s, prices.decode_s, times);
     add_times(mixed_s, prices.mixed_s, times);
     add_times(chunks_s, prices.chunks_s, times);
   }
   StageTables tables;
+  tables.num_parts = group.num_parts();
+  if (tables.num_parts > 1) {
+    for (double& seconds : rows_s) seconds = std::max(0.0, seconds);
+    tables.shared_rows = TickTable(sizes.rows, shared_rows_s);
+  }
   if (has_embedding) {
     add_times(decode_rows_s, group.embedding(Phase::decode, sizes.decode_rows), 1);
     add_times(rows_s, group.embedding(Phase::prefill, sizes.rows), 1);

@@ -33,10 +33,14 @@ struct StepPricing {
 };
 
 struct StageTables {
-  TickTable decode_rows, rows;  ///< products and embedding of steps that only decode, and of others
-  TickTable head;               ///< by sampled rows; empty where the LM head is not
-  DecodeTable decode;           ///< attention where every request has one token
-  DecodeTable mixed;            ///< the same of decodes beside prompts, or with drafts
+  /// Products and embedding of steps that only decode, and of others: these of the rows of a part
+  /// of the group.
+  TickTable decode_rows, rows;
+  std::int64_t num_parts = 1;  ///< of data-parallel attention
+  TickTable shared_rows;       ///< experts, where there are parts: by the rows of all of them
+  TickTable head;              ///< by sampled rows; empty where the LM head is not
+  DecodeTable decode;          ///< attention where every request has one token
+  DecodeTable mixed;           ///< the same of decodes beside prompts, or with drafts
   ChunkTable chunks;
 };
 

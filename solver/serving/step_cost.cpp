@@ -9,6 +9,7 @@
 #include "stage_tables.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 #include "tessera/cost/collectives.h"
 #include "tessera/cost/cuda_graphs.h"
 
@@ -53,17 +54,43 @@ Ticks sum_over_stages(const serving::StepCost& cost, const StepLoad& load) {
   return sum;
 }
 
+/// Prompts on a group whose parts have requests of their own: each goes to the part with the least
+/// to compute, decodes are spread evenly, and experts, which have the rows of all parts, wait for
+/// the last of these.
+Ticks prompts_on_parts(const StageTables& tables, const StepLoad& load) {
+  const auto parts = static_cast<std::size_t>(tables.num_parts);
+  const std::int64_t decodes = ceil_div(load.decode_tokens, tables.num_parts);
+  std::vector<std::int64_t> rows(parts, decodes);
+  std::vector<Ticks> attention(parts, 0);
+  for (const serving::PromptChunk& chunk : load.chunks) {
+    const auto least = std::min_element(rows.begin(), rows.end()) - rows.begin();
+    rows[static_cast<std::size_t>(least)] += chunk.tokens;
+    attention[static_cast<std::size_t>(least)] += tables.chunks.at(chunk);
+  }
+  Ticks last = 0;
+  for (std::size_t k = 0; k < parts; ++k) {
+    last = std::max(last, tables.rows.at(std::max<std::int64_t>(1, rows[k])) + attention[k]);
+  }
+  return last + tables.shared_rows.at(load.tokens);
+}
+
 /// What a stage computes in a step, without host and drafts.
 Ticks device_ticks(const StageTables& tables, const StepSizes& sizes, const StepLoad& load) {
   if (load.tokens <= 0) return 0;
-  const std::int64_t rows = cost::padded_to(sizes.graph_sizes, load.tokens);
-  Ticks sum = load.chunks.empty() ? tables.decode_rows.at(rows) : tables.rows.at(rows);
+  const bool on_parts = tables.num_parts > 1 && !load.chunks.empty();
+  // What parts of a group have each is padded in the prices.
+  const std::int64_t rows =
+      tables.num_parts > 1 ? load.tokens : cost::padded_to(sizes.graph_sizes, load.tokens);
+  Ticks sum = on_parts              ? prompts_on_parts(tables, load)
+              : load.chunks.empty() ? tables.decode_rows.at(rows)
+                                    : tables.rows.at(rows);
   if (load.num_sampled > 0) sum += tables.head.at(load.num_sampled);
   // Attention reads the cache once for all of a request's rows; drafts have written more to it.
   const std::int64_t drafts = load.decode_tokens - load.num_decodes;
   const DecodeTable& decodes = load.chunks.empty() && drafts == 0 ? tables.decode : tables.mixed;
   sum += decodes.at(load.num_decodes, load.decode_context_tokens + drafts);
   if (load.num_decodes == 0) sum += tables.chunks.start();
+  if (on_parts) return sum;
   for (const serving::PromptChunk& chunk : load.chunks) sum += tables.chunks.at(chunk);
   return sum;
 }
@@ -105,7 +132,7 @@ class TabledStepCost final : public serving::StepCost {
     Ticks device = device_ticks(stages_[stage], sizes_, load);
     if (stage + 1 == stages_.size()) device += drafting_.ticks(load, sizes_);
     if (stage > 0) return device;
-    Ticks host = host_.at(load.num_requests) + (load.chunks.empty() ? 0 : host_prompt_);
+    Ticks host = host_.at(of_part(load.num_requests)) + (load.chunks.empty() ? 0 : host_prompt_);
     if (load.num_drafted > 0) host += lookup_.at(load.num_drafted);
     return std::max<Ticks>(1, mode_ == HostMode::serial ? host + device : std::max(host, device));
   }
@@ -121,7 +148,7 @@ class TabledStepCost final : public serving::StepCost {
     const DecodeLine attention = tables.decode.line(num_requests, context_tokens);
     const Ticks rest =
         device_ticks(tables, sizes_, decode_load(num_requests, context_tokens)) - attention.ticks;
-    const Ticks host = host_.at(num_requests), device = rest + attention.ticks;
+    const Ticks host = host_.at(of_part(num_requests)), device = rest + attention.ticks;
     if (mode_ == HostMode::serial) {
       return DecodeLine{std::max<Ticks>(1, host + device), attention.ticks_per_token,
                         attention.last_context_tokens};
@@ -140,6 +167,11 @@ class TabledStepCost final : public serving::StepCost {
   }
 
  private:
+  /// Parts of a group have hosts of their own.
+  std::int64_t of_part(std::int64_t requests) const {
+    return ceil_div(requests, stages_.front().num_parts);
+  }
+
   StepSizes sizes_;
   std::vector<StageTables> stages_;
   std::vector<TickTable> hops_;

@@ -11,7 +11,7 @@ local fields = {
   tensor_parallel = "list?", uniform_degree = "boolean?", searches_replicas = "boolean?", kv_bitwidths = "list?",
   kernel_sets = "list?",
   allow_empty_stage = "boolean", use_all_devices = "boolean", num_layers = "integer",
-  batch_size = "integer", devices = "list",
+  batch_size = "integer", devices = "list", split = "table?",
   constraints = "list", quantisation = "string?", max_omega = "number?",
 }
 

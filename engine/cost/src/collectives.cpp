@@ -132,6 +132,12 @@ Prediction predict_sum(const OpQuery& query, const Link& link, const Profile* pr
   return price;
 }
 
+Prediction predict_collective(const OpQuery& query, const Link& link, const Profile* profile) {
+  const bool measured = profile != nullptr && was_measured_over(*profile, link);
+  const ProfilePart* part = measured ? profile->find(query) : nullptr;
+  return part != nullptr ? predict(*part, query) : modelled_collective(query, link);
+}
+
 double transfer_s(double bytes, const Link& link, const Profile* profile) {
   OpQuery query;
   query.op = Op::send_recv;

@@ -26,7 +26,7 @@ std::vector<LinearShape> fused(const LayerShape& layer) {
     linear.name = fused_name(linear.name);
     const auto same = std::find_if(result.begin(), result.end(), [&](const LinearShape& other) {
       return other.name == linear.name && other.in_features == linear.in_features &&
-             other.num_copies == linear.num_copies;
+             other.num_copies == linear.num_copies && other.num_holders == linear.num_holders;
     });
     if (same == result.end()) {
       result.push_back(linear);
@@ -45,7 +45,7 @@ double elementwise_bytes(const LayerShape& layer, double rows) {
     }
     if (linear.name.ends_with("gate_proj")) gates = 2;
     if (linear.name.ends_with("down_proj")) {
-      ffn += count(linear.in_features) * count(linear.num_active);
+      ffn += count(linear.in_features) * linear.mean_active();
     }
   }
   const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
@@ -53,12 +53,21 @@ double elementwise_bytes(const LayerShape& layer, double rows) {
 }
 
 bool has_experts(const LayerShape& layer) {
+  return std::any_of(layer.linears.begin(), layer.linears.end(), is_expert);
+}
+
+bool is_spread(const LayerShape& layer) {
   return std::any_of(layer.linears.begin(), layer.linears.end(),
-                     [](const LinearShape& linear) { return linear.num_copies > 1; });
+                     [](const LinearShape& linear) { return linear.num_holders > 1; });
 }
 
 LayerShape without_experts(LayerShape layer) {
-  std::erase_if(layer.linears, [](const LinearShape& linear) { return linear.num_copies > 1; });
+  std::erase_if(layer.linears, is_expert);
+  return layer;
+}
+
+LayerShape experts_alone(LayerShape layer) {
+  std::erase_if(layer.linears, [](const LinearShape& linear) { return !is_expert(linear); });
   return layer;
 }
 
@@ -70,11 +79,12 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   query.tokens = rows;
   std::set<std::string> matrices;
   for (const LinearShape& linear : layer.linears) {
-    if (linear.num_copies == 1) continue;
+    if (!is_expert(linear)) continue;
     const bool down = linear.name == "experts.down_proj";
     query.hidden_size = count(down ? linear.out_features : linear.in_features);
     query.inner_size = count(down ? linear.in_features : linear.out_features);
-    query.num_experts = count(linear.num_copies);
+    query.num_experts = count(linear.num_copies * linear.num_holders);
+    query.num_devices = static_cast<std::int32_t>(linear.num_holders);
     query.top_k = count(linear.num_active);
     matrices.insert(linear.name);
   }

@@ -18,8 +18,15 @@ std::vector<LinearShape> fused(const LayerShape& layer);
 /// embedding of queries and keys.
 double elementwise_bytes(const LayerShape& layer, double rows);
 
+/// Also where one device holds a single one of those that are spread.
+inline bool is_expert(const LinearShape& linear) {
+  return linear.num_copies > 1 || linear.num_holders > 1;
+}
 bool has_experts(const LayerShape& layer);
+/// Whether other devices hold experts of it too.
+bool is_spread(const LayerShape& layer);
 LayerShape without_experts(LayerShape layer);
+LayerShape experts_alone(LayerShape layer);
 /// Gate, up and down of all experts of a layer as one operation, where it has just these.
 std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
                                      const std::string& dtype);

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "counts.h"
+#include "layer_operators.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/gguf.h"
@@ -117,14 +118,14 @@ double quantization_metadata_bytes(const LinearShape& linear, double bitwidth, d
 
 // 32 values in 17 bytes, in tiles of 128 x 128; what is no expert stays in BF16.
 double mxfp4_bytes(const LinearShape& linear) {
-  if (linear.num_copies == 1) return count(linear.parameters()) * kFp16Bytes;
+  if (!is_expert(linear)) return count(linear.parameters()) * kFp16Bytes;
   const auto padded = [](std::int64_t size) { return std::ceil(count(size) / 128) * 128; };
   return padded(linear.in_features) * padded(linear.out_features) * count(linear.num_copies) * 17 /
          32;
 }
 
 double gguf_bytes(const LinearShape& linear, std::int32_t bitwidth, bool mxfp4_experts) {
-  const double mixed = linear.num_copies > 1 ? kGgufMxfp4Bits : gguf_bits(8);
+  const double mixed = is_expert(linear) ? kGgufMxfp4Bits : gguf_bits(8);
   const double bits = mxfp4_experts && bitwidth == 4 ? mixed : gguf_bits(bitwidth);
   return count(linear.parameters()) * bits / 8;
 }
@@ -201,7 +202,7 @@ double ffn_width(const ModelShape& model, const LayerShape& layer) {
   for (const LinearShape& linear : layer.linears) {
     const bool into_ffn = linear.in_features == model.hidden_size && !is_attention_matrix(linear);
     if (into_ffn) width += count(linear.out_features) * count(linear.num_active);
-    const bool out_of_experts = !into_ffn && linear.num_copies > 1;
+    const bool out_of_experts = !into_ffn && is_expert(linear);
     if (out_of_experts) width += count(linear.out_features) * count(linear.num_active);
   }
   return std::max(width, count(model.ffn_size));

@@ -18,7 +18,8 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
           link.bytes_per_s,
           link.latency_s,
           kv_bitwidth,
-          correction};
+          correction,
+          context.split};
 }
 
 std::size_t PriceKeyHash::operator()(const PriceKey& key) const {

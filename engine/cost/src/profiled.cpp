@@ -55,6 +55,15 @@ class Profiled final : public ProfiledModel {
     });
   }
 
+  Prediction experts(const LayerShape& shape, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    const LayerShape alone = experts_alone(shape);
+    if (!has_products(bitwidth)) return roofline_->experts(alone, bitwidth, work);
+    PredictionSum sum;
+    add_products(alone, bitwidth, rows_of(work), sum);
+    return sum.result("operator");
+  }
+
   Prediction embedding(const ModelShape& model, double rows) const override {
     const auto measured = beside_layers("embedding", rows * count(model.hidden_size) * kFp16Bytes);
     return measured ? *measured : roofline_->embedding(model, rows);
@@ -274,7 +283,7 @@ class Profiled final : public ProfiledModel {
 
   const ProfilePart* layer_part(const LayerShape& shape, std::int32_t bitwidth,
                                 const LayerWork& work) const {
-    if (shape.latent_width) return nullptr;
+    if (shape.latent_width || is_spread(shape)) return nullptr;
     return profile_->find(layer_query(shape, bitwidth, work));
   }
 
@@ -359,19 +368,28 @@ class Profiled final : public ProfiledModel {
                                              const std::string& kv_dtype,
                                              const LayerWork& work) const {
     if (!has_products(bitwidth)) return std::nullopt;
-    OpQuery gemm;
-    gemm.dtype = dtype_of(bitwidth);
     PredictionSum sum;
     const double rows = rows_of(work);
+    const bool experts_added = add_products(shape, bitwidth, rows, sum);
+    sum.add(attention_op(shape, kv_dtype, work));
+    add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
+    return sum.result("operator");
+  }
+
+  /// Says whether experts are among them that were measured, with the activation between.
+  bool add_products(const LayerShape& shape, std::int32_t bitwidth, double rows,
+                    PredictionSum& sum) const {
+    OpQuery gemm;
+    gemm.dtype = dtype_of(bitwidth);
     const std::string of_expert = experts_dtype_of(bitwidth);
     const bool experts_added = add_experts(shape, rows, of_expert, sum);
     for (const LinearShape& linear : fused(shape)) {
-      if (experts_added && linear.num_copies > 1) continue;
+      if (experts_added && is_expert(linear)) continue;
       const double touched = copies_touched(linear, rows);
-      gemm.m = rows * count(linear.num_active) / touched;
+      gemm.m = rows * linear.mean_active() / touched;
       gemm.n = touched * count(linear.out_features);
       gemm.k = count(linear.in_features);
-      if (linear.num_copies == 1) {
+      if (!is_expert(linear)) {
         sum.add(op(gemm));
       } else {
         OpQuery grouped = gemm;
@@ -379,9 +397,7 @@ class Profiled final : public ProfiledModel {
         sum.add(of_experts(grouped));
       }
     }
-    sum.add(attention_op(shape, kv_dtype, work));
-    add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
-    return sum.result("operator");
+    return experts_added;
   }
 
   /// Whether products of the bitwidth were measured, or those that it expands its weights for.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "counts.h"
+#include "layer_operators.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/cost/gguf.h"
@@ -89,20 +90,14 @@ class Roofline final : public LatencyModel {
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
-    const Kernel kernel = find_kernel(bitwidth);
-    const Kernel dense = kernel.rule->experts_only ? find_kernel(16) : kernel;
-    const double rows = work.batch_size * work.tokens;
-    double seconds = kernels_.layer_overhead_s;
-    // What expands weights while it reads them is no slower than 16 bits on the rows of one tile.
-    std::optional<Kernel> full;
-    if (rows <= kernel.rule->full_rate_rows && kernels_.find(device_, 16) != nullptr) {
-      full = find_kernel(16);
-    }
-    for (const LinearShape& linear : layer.linears) {
-      const double own_s = linear_s(linear, linear.num_copies == 1 ? dense : kernel, rows);
-      seconds += full ? std::min(own_s, linear_s(linear, *full, rows)) : own_s;
-    }
+    const double seconds = products_s(layer, bitwidth, work, kernels_.layer_overhead_s);
     return modelled(seconds + attention(layer, bitwidth, kv_bitwidth, work).seconds.value);
+  }
+
+  Prediction experts(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    check_work(work, kMaxKvBitwidth);
+    return modelled(products_s(experts_alone(layer), bitwidth, work, 0));
   }
 
   Prediction attention(const LayerShape& layer, std::int32_t, std::int32_t kv_bitwidth,
@@ -142,6 +137,24 @@ class Roofline final : public LatencyModel {
   bool is_monotone() const override { return true; }
 
  private:
+  /// On top of `seconds`.
+  double products_s(const LayerShape& layer, std::int32_t bitwidth, const LayerWork& work,
+                    double seconds) const {
+    const Kernel kernel = find_kernel(bitwidth);
+    const Kernel dense = kernel.rule->experts_only ? find_kernel(16) : kernel;
+    const double rows = work.batch_size * work.tokens;
+    // What expands weights while it reads them is no slower than 16 bits on the rows of one tile.
+    std::optional<Kernel> full;
+    if (rows <= kernel.rule->full_rate_rows && kernels_.find(device_, 16) != nullptr) {
+      full = find_kernel(16);
+    }
+    for (const LinearShape& linear : layer.linears) {
+      const double own_s = linear_s(linear, is_expert(linear) ? kernel : dense, rows);
+      seconds += full ? std::min(own_s, linear_s(linear, *full, rows)) : own_s;
+    }
+    return seconds;
+  }
+
   Prediction modelled(double seconds) const {
     return {{seconds, weaker(Provenance::modelled, kernels_.provenance), std::nullopt},
             "roofline",
@@ -150,8 +163,9 @@ class Roofline final : public LatencyModel {
 
   double linear_s(const LinearShape& linear, const Kernel& kernel, double rows) const {
     const KernelRule& rule = *kernel.rule;
-    const double work = rows * count(linear.active_parameters());
-    const double activations = rows * count(linear.num_active) *
+    const double matrix = count(linear.in_features) * count(linear.out_features);
+    const double work = rows * (matrix * linear.mean_active());
+    const double activations = rows * linear.mean_active() *
                                (count(linear.in_features) + count(linear.out_features)) *
                                kFp16Bytes;
     const double bytes =

@@ -39,6 +39,10 @@ class GroupPrice final : public StagePrice {
                      const LayerWork& work) const override {
     return model_->attention_s(layer, bitwidth, kv_bitwidth_, work);
   }
+  double experts_s(const LayerShape& layer, std::int32_t bitwidth,
+                   const LayerWork& work) const override {
+    return has_experts(layer) ? model_->experts_s(layer, bitwidth, work) : 0;
+  }
   double embedding_s(double rows) const override {
     return model_->embedding_s(context_.model, rows);
   }
@@ -87,6 +91,10 @@ class Slowest final : public LatencyModel {
     return slowest(
         [&](const LatencyModel& of) { return of.attention(layer, bitwidth, kv_bitwidth, work); });
   }
+  Prediction experts(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    return slowest([&](const LatencyModel& of) { return of.experts(layer, bitwidth, work); });
+  }
   Prediction embedding(const ModelShape& model, double rows) const override {
     return slowest([&](const LatencyModel& of) { return of.embedding(model, rows); });
   }
@@ -134,6 +142,10 @@ class Corrected final : public StagePrice {
                      const LayerWork& work) const override {
     return scale_ * price_->attention_s(layer, bitwidth, work);
   }
+  double experts_s(const LayerShape& layer, std::int32_t bitwidth,
+                   const LayerWork& work) const override {
+    return scale_ * price_->experts_s(layer, bitwidth, work);
+  }
   double embedding_s(double rows) const override {
     return scale_ * price_->embedding_s(rows) + offset_s_;
   }
@@ -166,11 +178,12 @@ std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
   const Link link = slowest_link(context.cluster, members, members);
   const SumKernels sums{context.kernel_set.sums_by_nccl, context.kernel_set.rank_skew_s};
   if (types.size() > 1) {  // whose sums nobody has measured
-    return make_tensor_parallel(std::make_unique<Slowest>(std::move(types)), degree, link, {},
-                                sums);
+    return make_tensor_parallel(std::make_unique<Slowest>(std::move(types)), degree, link, {}, sums,
+                                context.split);
   }
   return make_tensor_parallel(std::move(types.front()), degree, link,
-                              profile_of(context, context.device(members.front())), sums);
+                              profile_of(context, context.device(members.front())), sums,
+                              context.split);
 }
 
 std::vector<LayerWork> units_of(const Workload& workload, double size, Phase phase) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "counts.h"
+#include "layer_operators.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/cost/collectives.h"
@@ -41,61 +43,119 @@ std::int64_t num_pieces(const LayerShape& layer, const LinearShape& linear, std:
   return is_of_kv_heads(linear) ? std::min(degree, layer.num_kv_heads) : degree;
 }
 
-std::string why_uneven(const ModelShape& model, std::int64_t degree) {
-  const auto uneven = [&](const std::string& what, std::int64_t number) {
-    return fmt::format("{} {} do not divide by {}", number, what, degree);
+/// Devices that a matrix is cut over.
+std::int64_t degree_of(const LinearShape& linear, std::int64_t degree, const GroupSplit& split) {
+  return degree / (is_expert(linear) ? split.expert_parallel : split.attention_data_parallel);
+}
+
+std::string why_uneven(const ModelShape& model, std::int64_t group, const GroupSplit& split) {
+  const std::int64_t degree = group / split.attention_data_parallel;
+  const auto uneven = [](const std::string& what, std::int64_t number, std::int64_t parts) {
+    return fmt::format("{} {} do not divide by {}", number, what, parts);
   };
   for (const LayerShape& layer : model.layer_classes) {
     const std::int64_t kv_heads = layer.num_kv_heads;
-    if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads);
+    if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads, degree);
     if (kv_heads % degree != 0 && degree % kv_heads != 0) {
-      return uneven("KV heads", kv_heads) + fmt::format(", nor {} by {}", degree, kv_heads);
+      return uneven("KV heads", kv_heads, degree) + fmt::format(", nor {} by {}", degree, kv_heads);
     }
     for (LinearShape linear : layer.linears) {
-      const std::int64_t side = cut_side(linear);
-      if (side % num_pieces(layer, linear, degree) == 0) continue;
-      return uneven((is_row_parallel(linear) ? "rows of " : "columns of ") + linear.name, side);
+      const std::int64_t cut_over = degree_of(linear, group, split), side = cut_side(linear);
+      if (is_expert(linear) && linear.num_copies % split.expert_parallel != 0) {
+        return uneven("experts", linear.num_copies, split.expert_parallel);
+      }
+      if (side % num_pieces(layer, linear, cut_over) == 0) continue;
+      return uneven((is_row_parallel(linear) ? "rows of " : "columns of ") + linear.name, side,
+                    cut_over);
     }
   }
   return {};
 }
 
+double hidden_bytes(const LayerShape& layer, double rows) {
+  const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);
+  return rows * hidden * kFp16Bytes;
+}
+
 class TensorParallel final : public LatencyModel {
  public:
   TensorParallel(std::unique_ptr<LatencyModel> member, std::int64_t degree, Link link,
-                 std::shared_ptr<const Profile> profile, const SumKernels& sums)
+                 std::shared_ptr<const Profile> profile, const SumKernels& sums,
+                 const GroupSplit& split)
       : member_(std::move(member)),
         degree_(degree),
         link_(std::move(link)),
         profile_(std::move(profile)),
-        sums_(sums) {}
+        sums_(sums),
+        split_(split) {}
 
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
-    const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);
-    return with_sums(member_->layer(shard(layer, degree_), bitwidth, kv_bitwidth, work),
-                     work.batch_size * work.tokens * hidden * kFp16Bytes, 2);
+    LayerShape held = shard(layer, degree_, split_);
+    const LayerWork own = of_part(work);
+    const double bytes = hidden_bytes(layer, own.batch_size * own.tokens);
+    const bool apart = is_apart(layer);
+    if (apart) held = without_experts(std::move(held));
+    const Prediction time = member_->layer(held, bitwidth, kv_bitwidth, own);
+    if (!apart) return with_sums(time, bytes, 2);
+    PredictionSum whole;
+    whole.add(with_sums(time, bytes, 2));
+    whole.add(experts(layer, bitwidth, work));
+    return whole.result(time.method);
   }
 
   Prediction attention(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                        const LayerWork& work) const override {
-    return member_->attention(shard(layer, degree_), bitwidth, kv_bitwidth, work);
+    return member_->attention(shard(layer, degree_, split_), bitwidth, kv_bitwidth, of_part(work));
+  }
+
+  Prediction experts(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    const Prediction time = member_->experts(shard(layer, degree_, split_), bitwidth, work);
+    if (!is_apart(layer)) return time;
+    PredictionSum whole;
+    whole.add(time);
+    OpQuery query;
+    query.bytes = hidden_bytes(layer, work.batch_size * work.tokens);
+    query.num_devices = static_cast<std::int32_t>(degree_);
+    for (const Op op : {Op::all_gather, Op::reduce_scatter}) {
+      query.op = op;
+      whole.add(predict_collective(query, link_, profile_.get()));
+    }
+    return whole.result(time.method);
   }
 
   Prediction embedding(const ModelShape& model, double rows) const override {
-    return with_sums(member_->embedding(shard(model, degree_), rows),
-                     rows * count(model.hidden_size) * kFp16Bytes, 1);
+    const double own = rows / count(split_.attention_data_parallel);
+    return with_sums(member_->embedding(shard(model, degree_, split_), own),
+                     own * count(model.hidden_size) * kFp16Bytes, 1);
   }
 
   Prediction lm_head(const ModelShape& model, double rows) const override {
-    return with_sums(member_->lm_head(shard(model, degree_), rows), rows * kBestTokenBytes, 1);
+    const double own = of_part(rows);
+    return with_sums(member_->lm_head(shard(model, degree_, split_), own), own * kBestTokenBytes,
+                     1);
   }
 
   bool is_monotone() const override { return member_->is_monotone(); }
 
  private:
-  /// What a member computes, and `times` sums of `bytes` over the group.
+  double of_part(double sequences) const {
+    const double parts = count(split_.attention_data_parallel);
+    return parts == 1 ? sequences : std::max(1.0, std::ceil(sequences / parts));
+  }
+  LayerWork of_part(LayerWork work) const {
+    work.batch_size = of_part(work.batch_size);
+    return work;
+  }
+  /// Whether experts have other rows than the rest of the layer.
+  bool is_apart(const LayerShape& layer) const {
+    return split_.attention_data_parallel > 1 && has_experts(layer);
+  }
+
+  /// What a member computes, and `times` sums of `bytes` over those that share its requests.
   Prediction with_sums(const Prediction& time, double bytes, double times) const {
+    if (degree_ == split_.attention_data_parallel) return time;
     PredictionSum whole;
     whole.add(time);
     whole.add(sum_of(bytes), times);
@@ -103,14 +163,15 @@ class TensorParallel final : public LatencyModel {
   }
 
   Prediction sum_of(double bytes) const {
+    const std::int64_t degree = degree_ / split_.attention_data_parallel;
     OpQuery query;
     query.op = Op::all_reduce;
     query.dtype = "bfloat16";
     query.bytes = bytes;
-    query.num_devices = static_cast<std::int32_t>(degree_);
+    query.num_devices = static_cast<std::int32_t>(degree);
     if (sums_.by_nccl) query.name = "nccl";
     Prediction sum = predict_sum(query, link_, profile_.get());
-    sum.seconds.value += sums_.rank_skew_s * count(degree_ - 1);
+    sum.seconds.value += sums_.rank_skew_s * count(degree - 1);
     return sum;
   }
 
@@ -119,35 +180,61 @@ class TensorParallel final : public LatencyModel {
   Link link_;
   std::shared_ptr<const Profile> profile_;
   SumKernels sums_;
+  GroupSplit split_;
 };
 
 }  // namespace
 
 std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree) {
-  const std::string reason = why_uneven(model, degree);
+  const std::string reason = why_uneven(model, degree, {});
   if (reason.empty()) return std::nullopt;
   std::vector<std::string> even;
   for (std::int64_t other = 1; other <= kMostDegree; ++other) {
-    if (why_uneven(model, other).empty()) even.push_back(fmt::to_string(other));
+    if (why_uneven(model, other, {}).empty()) even.push_back(fmt::to_string(other));
   }
   return reason + "; degrees that do: " + join(even, ", ");
 }
 
-LayerShape shard(const LayerShape& layer, std::int64_t degree) {
+std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree,
+                                           const GroupSplit& split) {
+  if (split.is_plain()) return why_not_sharded(model, degree);
+  if (!has_experts(model)) return model.name + " has no experts";
+  for (const std::int64_t parts : {split.attention_data_parallel, split.expert_parallel}) {
+    if (degree % parts == 0) continue;
+    return fmt::format("{} devices make no {} parts of one size", degree, parts);
+  }
+  const std::string reason = why_uneven(model, degree, split);
+  return reason.empty() ? std::nullopt : std::optional(reason);
+}
+
+bool has_experts(const ModelShape& model) {
+  const auto& classes = model.layer_classes;
+  return std::any_of(classes.begin(), classes.end(),
+                     [](const LayerShape& layer) { return has_experts(layer); });
+}
+
+LayerShape shard(const LayerShape& layer, std::int64_t degree, const GroupSplit& split) {
   LayerShape part = layer;
-  for (LinearShape& linear : part.linears) cut_side(linear) /= num_pieces(layer, linear, degree);
+  for (LinearShape& linear : part.linears) {
+    cut_side(linear) /= num_pieces(layer, linear, degree_of(linear, degree, split));
+    if (!is_expert(linear)) continue;
+    linear.num_copies /= split.expert_parallel;
+    linear.num_holders = split.expert_parallel;
+  }
+  degree /= split.attention_data_parallel;
   part.num_heads /= degree;
   part.num_kv_heads = std::max<std::int64_t>(1, layer.num_kv_heads / degree);
   return part;
 }
 
-ModelShape shard(const ModelShape& model, std::int64_t degree) {
+ModelShape shard(const ModelShape& model, std::int64_t degree, const GroupSplit& split) {
   if (degree == 1) return model;
   ModelShape part = model;
-  for (LayerShape& layer : part.layer_classes) layer = shard(layer, degree);
+  for (LayerShape& layer : part.layer_classes) layer = shard(layer, degree, split);
+  part.ffn_size /= degree / split.expert_parallel;
+  degree /= split.attention_data_parallel;
   part.num_heads /= degree;
   part.num_kv_heads = std::max<std::int64_t>(1, model.num_kv_heads / degree);
-  part.ffn_size /= degree;
   if (model.vocab_size > 0) {
     const std::int64_t width = model.token_embedding_parameters / model.vocab_size;
     part.vocab_size = ceil_div(model.vocab_size, degree);
@@ -160,10 +247,11 @@ ModelShape shard(const ModelShape& model, std::int64_t degree) {
 std::unique_ptr<LatencyModel> make_tensor_parallel(std::unique_ptr<LatencyModel> member,
                                                    std::int64_t degree, const Link& link,
                                                    std::shared_ptr<const Profile> profile,
-                                                   const SumKernels& sums) {
+                                                   const SumKernels& sums,
+                                                   const GroupSplit& split) {
   if (degree == 1) return member;
-  return std::make_unique<TensorParallel>(std::move(member), degree, link, std::move(profile),
-                                          sums);
+  return std::make_unique<TensorParallel>(std::move(member), degree, link, std::move(profile), sums,
+                                          split);
 }
 
 }  // namespace tessera::cost

@@ -98,7 +98,7 @@ double causal_pairs(double tokens, double context, double window) {
 
 double copies_touched(const LinearShape& linear, double rows) {
   const double copies = count(linear.num_copies);
-  const double missed = 1 - count(linear.num_active) / copies;
+  const double missed = 1 - linear.mean_active() / copies;
   return copies * (1 - std::pow(missed, rows));
 }
 

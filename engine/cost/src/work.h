@@ -15,8 +15,8 @@ namespace tessera::cost {
 /// arguments.
 double causal_pairs(double tokens, double context, double window);
 
-/// Experts that `rows` tokens touch when each picks `num_active` of `num_copies` evenly: smooth,
-/// `num_active` for one row, and 1 for a dense matrix.
+/// Experts here that `rows` tokens touch when each picks `num_active` of all evenly: smooth,
+/// `num_active` for one row where all are here, and 1 for a dense matrix.
 double copies_touched(const LinearShape& linear, double rows);
 
 struct AttentionShape {

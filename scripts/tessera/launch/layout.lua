@@ -26,7 +26,7 @@ local function engine_of(pipeline, placed, kernels)
     kernel_set = kernels, -- replicas may have their own
     prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
     decode_micro_batch_size = pipeline.decode_micro_batch_size,
-    kv_bitwidth = placed.kv_bitwidth,
+    kv_bitwidth = placed.kv_bitwidth, split = problem.split,
   }
   for k, stage in ipairs(placed.stages) do
     for _, bitwidth in ipairs(stage.bitwidths) do engine.bitwidths[#engine.bitwidths + 1] = bitwidth end
@@ -149,7 +149,7 @@ function M.plain(layout)
       stages = stages, batch_size = engine.batch_size, kv_bitwidth = engine.kv_bitwidth,
       prefill_micro_batch_size = engine.prefill_micro_batch_size,
       decode_micro_batch_size = engine.decode_micro_batch_size, role = engine.role, serving = engine.serving,
-      share = engine.share,
+      share = engine.share, split = engine.split,
     }
   end
   return { model = layout.model.name, cluster = layout.cluster.name, engines = engines }

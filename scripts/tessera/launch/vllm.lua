@@ -57,22 +57,35 @@ local function settled_options(serving)
   return options
 end
 
+-- Sizes of a group as vLLM counts them: each part with requests of its own has limits of its own, too.
+local function sizes_of(engine)
+  local parts = engine.split.attention_data_parallel
+  local function of_part(number) return math.ceil(number / parts) end
+  return {
+    tensor_parallel = engine.stages[1].degree / parts, data_parallel = parts,
+    max_num_seqs = engine.limits and of_part(engine.limits.max_num_seqs),
+    max_num_batched_tokens = engine.limits and of_part(engine.limits.max_num_batched_tokens),
+  }
+end
+
 -- What all nodes of an engine are told.
 local function shared_options(layout, engine, weights)
-  local serving = engine.serving or {}
+  local serving, sizes = engine.serving or {}, sizes_of(engine)
   local options = {
     { "--served-model-name", layout.model.name },
-    { "--tensor-parallel-size", engine.stages[1].degree },
+    { "--tensor-parallel-size", sizes.tensor_parallel },
     { "--pipeline-parallel-size", #engine.stages },
     { "--dtype", shared_dtype(layout, engine) },
     { "--kv-cache-dtype", engine.kv_bitwidth == 8 and "fp8" or "auto" },
     { "--gpu-memory-utilization", ("%.2f"):format(engine.limits.gpu_memory_utilization) },
     { "--max-model-len", engine.limits.max_model_len },
-    { "--max-num-seqs", engine.limits.max_num_seqs },
-    { "--max-num-batched-tokens", engine.limits.max_num_batched_tokens },
+    { "--max-num-seqs", sizes.max_num_seqs },
+    { "--max-num-batched-tokens", sizes.max_num_batched_tokens },
     { serving.enable_chunked_prefill == false and "--no-enable-chunked-prefill" or "--enable-chunked-prefill" },
   }
   for _, option in ipairs(settled_options(serving)) do options[#options + 1] = option end
+  if sizes.data_parallel > 1 then table.insert(options, 3, { "--data-parallel-size", sizes.data_parallel }) end
+  if engine.split.expert_parallel > 1 then table.insert(options, 3, { "--enable-expert-parallel" }) end
   if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
   if engine.role then options[#options + 1] = { "--kv-transfer-config", transfer_config(engine) } end
   return options
@@ -181,6 +194,11 @@ local function limits_of(layout, engine, version, with_ray)
       break
     end
   end
+  if engine.split.attention_data_parallel > 1 then
+    limits[#limits + 1] = ("parts: %d engines behind one address share the experts; --max-num-seqs and "
+      .. "--max-num-batched-tokens are those of each, and all wait for the one with the longest step."):format(
+      engine.split.attention_data_parallel)
+  end
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
   end
@@ -205,13 +223,16 @@ function M.limits(layout, version) return server_limits.of(layout, version) end
 
 --- Options of the engine that its commands are read back by, and variables.
 function M.expected(_, engine)
+  local sizes = sizes_of(engine)
   return {
-    ["--tensor-parallel-size"] = tostring(engine.stages[1].degree),
+    ["--tensor-parallel-size"] = tostring(sizes.tensor_parallel),
+    ["--data-parallel-size"] = sizes.data_parallel > 1 and tostring(sizes.data_parallel) or nil,
+    ["--enable-expert-parallel"] = engine.split.expert_parallel > 1 or nil,
     ["--pipeline-parallel-size"] = tostring(#engine.stages),
     ["--kv-cache-dtype"] = engine.kv_bitwidth == 8 and "fp8" or "auto",
     ["--max-model-len"] = engine.limits and tostring(engine.limits.max_model_len),
-    ["--max-num-seqs"] = engine.limits and tostring(engine.limits.max_num_seqs),
-    ["--max-num-batched-tokens"] = engine.limits and tostring(engine.limits.max_num_batched_tokens),
+    ["--max-num-seqs"] = engine.limits and tostring(sizes.max_num_seqs),
+    ["--max-num-batched-tokens"] = engine.limits and tostring(sizes.max_num_batched_tokens),
     ["--kv-transfer-config"] = engine.role and transfer_config(engine) or nil,
   }, { VLLM_PP_LAYER_PARTITION = #engine.stages > 1 and partition_of(engine) or nil }
 end

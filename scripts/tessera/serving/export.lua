@@ -50,6 +50,7 @@ local function joined(asked, row, devices, places)
   for i, part in ipairs(row.parts) do
     local deployment = routers.deployment { model = asked.model, cluster = asked.cluster:part(devices[i]),
       tensor_parallel = part.tensor_parallel, pipeline_parallel = part.pipeline_parallel,
+      expert_parallel = part.expert_parallel, attention_data_parallel = part.attention_data_parallel,
       stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = part.engines,
       bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
       kernel_set = asked.kernel_set, router = asked.router }

@@ -63,6 +63,70 @@ TEST(Assemble, KeepsWhatIsSaidOfAPool) {
   EXPECT_EQ(made.deployment.api_s, 0);
 }
 
+PoolOptions of_experts(const std::string& model, std::int64_t spread, std::int64_t parts) {
+  PoolOptions options = pool("4xA100-80G");
+  options.model = shipped(model);
+  options.tensor_parallel = 4;
+  options.expert_parallel = spread;
+  options.attention_data_parallel = parts;
+  return options;
+}
+
+// Latents that every device of a group would hold are kept once where attention is in parts; each
+// part holds all of attention's matrices for that.
+TEST(Assemble, PartsOfAGroupHaveCachesOfTheirOwn) {
+  const auto tokens = [](std::int64_t spread, std::int64_t parts) {
+    DeploymentOptions options;
+    options.pool = of_experts("deepseek-v2-lite", spread, parts);
+    return static_cast<double>(
+        assemble(options, folders()).deployment.replicas.front().kv_tokens());
+  };
+  const double together = tokens(1, 1);
+  EXPECT_EQ(tokens(4, 1), together);
+  EXPECT_GT(tokens(4, 4), 3.8 * together);
+  EXPECT_LT(tokens(4, 4), 4 * together);
+}
+
+// Of two prompts on two parts each takes what one takes alone, but for the experts, which have the
+// rows of both.
+TEST(Assemble, PromptsGoToPartsOfTheirOwn) {
+  DeploymentOptions options;
+  options.pool = of_experts("qwen3-30b-a3b", 4, 4);
+  const AssembledDeployment made = assemble(options, folders());
+  const serving::StepCost& cost = *made.deployment.replicas.front().cost;
+  const auto seconds = [&](std::int64_t num_prompts, std::int64_t tokens) {
+    serving::StepLoad load;
+    load.num_requests = load.num_sampled = num_prompts;
+    load.tokens = num_prompts * tokens;
+    for (std::int64_t i = 0; i < num_prompts; ++i) load.chunks.push_back({tokens, 0});
+    return serving::to_seconds(cost.stage(load, 0));
+  };
+  const double one = seconds(1, 1024);
+  EXPECT_GT(seconds(2, 1024), 1.02 * one);
+  EXPECT_LT(seconds(4, 1024), 2.5 * one);
+  EXPECT_GT(seconds(5, 1024), seconds(4, 1024) + 0.3 * one);  // a part has two of them
+  EXPECT_LT(seconds(4, 1024), seconds(1, 4096));
+}
+
+TEST(Assemble, NamesWhoCannotSplitAGroup) {
+  const auto refuses = [](const PoolOptions& pool, const std::string& where,
+                          const std::string& what) {
+    DeploymentOptions options;
+    options.pool = pool;
+    expect_error(ErrorCode::invalid_argument, {where, what}, [&] { assemble(options, folders()); });
+  };
+  PoolOptions old = of_experts("qwen3-30b-a3b", 4, 1);
+  old.engine.scheduler = "vllm_v0";
+  refuses(old, "deployment.expert_parallel", "vllm_v0 neither spreads experts");
+  PoolOptions llama_cpp = of_experts("qwen3-30b-a3b", 1, 4);
+  llama_cpp.kernel_set = "llama_cpp";
+  llama_cpp.bitwidths = {8};
+  refuses(llama_cpp, "deployment.attention_data_parallel", "llama.cpp neither spreads experts");
+  refuses(of_experts("llama-3.1-8b", 4, 1), "deployment.expert_parallel", "has no experts");
+  refuses(of_experts("qwen3-30b-a3b", 3, 1), "deployment.expert_parallel",
+          "4 devices make no 3 parts");
+}
+
 TEST(Assemble, JoinsPoolsByATransferLayerByLayer) {
   DeploymentOptions options;
   options.pools =

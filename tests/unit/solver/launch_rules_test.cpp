@@ -62,6 +62,26 @@ TEST(LaunchRules, NothingStandsInTheWayOfEqualStages) {
               IsEmpty());
 }
 
+TEST(LaunchRules, SplitsOfGroups) {
+  const auto found = [](Runtime runtime, const cost::GroupSplit& split,
+                        const std::vector<On>& stages) {
+    cost::PricingContext context = context_on("4xL4", "vllm");
+    context.split = split;
+    return launch_obstacles(runtime, context, placed(stages), 0);
+  };
+  const std::vector<On> one = {{0, "L4", {0, 1, 2, 3}}};
+  const std::vector<On> two = {{0, "L4", {0, 1}}, {0, "L4", {2, 3}}};
+  EXPECT_THAT(found(Runtime::vllm, {1, 4}, one), IsEmpty());
+  EXPECT_THAT(found(Runtime::vllm, {4, 4}, one), IsEmpty());
+  EXPECT_THAT(found(Runtime::vllm, {1, 2}, two), IsEmpty());
+  EXPECT_THAT(found(Runtime::vllm, {1, 2}, one),
+              ElementsAre(HasSubstr("experts are spread over 2 of 4 devices")));
+  EXPECT_THAT(found(Runtime::vllm, {2, 2}, two),
+              ElementsAre(HasSubstr("data-parallel attention in several stages")));
+  EXPECT_THAT(found(Runtime::llama_cpp, {1, 4}, {{0, "L4", {0}}}),
+              ElementsAre(HasSubstr("llama.cpp neither spreads experts")));
+}
+
 TEST(LaunchRules, BitwidthsAndCachesNeedKernels) {
   EXPECT_THAT(obstacles(Runtime::vllm, {{0, "L4", {0}, 3}}),
               ElementsAre("vLLM has no kernel for 3-bit weights"));

@@ -38,9 +38,15 @@ struct LinearShape {
   std::int64_t out_features = 0;
   std::int64_t num_copies = 1;  ///< experts; 1 for dense layers
   std::int64_t num_active = 1;  ///< copies that one token passes through
+  /// Devices that hold as many other copies each; of a whole model 1.
+  std::int64_t num_holders = 1;
 
   std::int64_t parameters() const { return in_features * out_features * num_copies; }
   std::int64_t active_parameters() const { return in_features * out_features * num_active; }
+  /// Copies here that one token passes through, on average.
+  double mean_active() const {
+    return static_cast<double>(num_active) / static_cast<double>(num_holders);
+  }
 
   friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };

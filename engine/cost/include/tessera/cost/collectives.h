@@ -33,6 +33,10 @@ Prediction modelled_all_reduce(double bytes, std::int64_t degree, const Link& li
 /// may be null. More bytes or devices never cost less.
 Prediction predict_sum(const OpQuery& query, const Link& link, const Profile* profile);
 
+/// A gather, scatter or exchange over `link`: by the part of `profile` for it where it was measured
+/// over such a link, else modelled. `profile` may be null.
+Prediction predict_collective(const OpQuery& query, const Link& link, const Profile* profile);
+
 /// Seconds of a transfer from one device to another over `link`: by the part of the sender's
 /// `profile` for them, where it was measured over such a link, else the link's latency and rate.
 /// `profile` may be null.

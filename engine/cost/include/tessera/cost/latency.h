@@ -76,6 +76,10 @@ class LatencyModel {
   /// the layer is the same at any context, up to rounding.
   virtual Prediction attention(const LayerShape& layer, std::int32_t bitwidth,
                                std::int32_t kv_bitwidth, const LayerWork& work) const = 0;
+  /// The part of `layer` that its experts are, with what brings rows to other devices and back; 0
+  /// where it has none.
+  virtual Prediction experts(const LayerShape& layer, std::int32_t bitwidth,
+                             const LayerWork& work) const = 0;
   /// Token and position embedding for `rows` tokens.
   virtual Prediction embedding(const ModelShape& model, double rows) const = 0;
   /// Final norm and LM head for `rows` tokens (one per sequence: only the last position is
@@ -89,6 +93,9 @@ class LatencyModel {
   double attention_s(const LayerShape& shape, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                      const LayerWork& work) const {
     return attention(shape, bitwidth, kv_bitwidth, work).seconds.value;
+  }
+  double experts_s(const LayerShape& shape, std::int32_t bitwidth, const LayerWork& work) const {
+    return experts(shape, bitwidth, work).seconds.value;
   }
   double embedding_s(const ModelShape& model, double rows) const {
     return embedding(model, rows).seconds.value;

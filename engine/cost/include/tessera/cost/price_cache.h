@@ -26,6 +26,7 @@ struct GroupKey {
   double link_bytes_per_s = 0, link_latency_s = 0;
   std::int32_t kv_bitwidth = 16;
   Correction correction;
+  GroupSplit split;
 
   friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
 };
@@ -36,6 +37,7 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
 enum class PricePart {
   micro_batch,  ///< means over a phase's units: layers [class][bitwidth], then embedding, then head
   products,     ///< a layer without attention, at sizes of steps
+  experts,      ///< of those, where they have the rows of other parts of a group too
   attention,
   attention_beside_prompts,
   embedding,

@@ -11,6 +11,7 @@
 #include "tessera/core/model_shape.h"
 #include "tessera/core/stage_place.h"
 #include "tessera/core/workload.h"
+#include "tessera/cost/group_split.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/latency.h"
 #include "tessera/cost/memory.h"
@@ -29,6 +30,7 @@ struct PricingContext {
   /// roofline.
   std::vector<std::shared_ptr<const Profile>> profiles;
   MemoryPreset memory = MemoryPreset::physical;
+  GroupSplit split = {};  ///< of every tensor-parallel group
 
   const Device& device(std::size_t index) const { return cluster.devices[index].device; }
 };
@@ -96,6 +98,10 @@ class StagePrice {
   /// The part of it that attention is.
   virtual double attention_s(const LayerShape& layer, std::int32_t bitwidth,
                              const LayerWork& work) const = 0;
+  /// The part of it that experts are, which with data-parallel attention have the rows of all parts
+  /// of the group. Work is of these together, see make_tensor_parallel.
+  virtual double experts_s(const LayerShape& layer, std::int32_t bitwidth,
+                           const LayerWork& work) const = 0;
   virtual double embedding_s(double rows) const = 0;
   /// Final norm and LM head.
   virtual double head_s(double rows) const = 0;

@@ -36,6 +36,7 @@ struct PoolOptions {
   std::shared_ptr<const ModelShape> model;
   std::shared_ptr<const Cluster> cluster;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  std::int64_t expert_parallel = 1, attention_data_parallel = 1;
   std::vector<std::int64_t> stage_layers;  ///< empty: as vLLM spreads them
   std::optional<std::int64_t> replicas;
   std::vector<std::int32_t> bitwidths = {16};  ///< of all layers, or of each
@@ -150,6 +151,21 @@ struct Fields<solver::PoolOptions> {
                                   .max = 64,
                                   .in_file = InFile::when_set,
                                   .as_option = AsOption::defaulted}),
+      field<&P::expert_parallel>({.name = "expert_parallel",
+                                  .doc = "Of these, the devices that experts are spread over; 1: "
+                                         "each expert is cut over all",
+                                  .min = 1,
+                                  .max = 64,
+                                  .in_file = InFile::when_set,
+                                  .as_option = AsOption::defaulted}),
+      field<&P::attention_data_parallel>(
+          {.name = "attention_data_parallel",
+           .doc = "Parts of them that have requests and a KV cache of their own, and share the "
+                  "experts alone; limits of the engine are those of all parts",
+           .min = 1,
+           .max = 64,
+           .in_file = InFile::when_set,
+           .as_option = AsOption::defaulted}),
       field<&P::pipeline_parallel>({.name = "pipeline_parallel",
                                     .doc = "Stages, layers spread over them as vLLM does",
                                     .min = 1,

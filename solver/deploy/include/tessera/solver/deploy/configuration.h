@@ -42,6 +42,7 @@ std::shared_ptr<const DeviceType> joined(const DeviceTypes& types);
 struct Configuration {
   std::shared_ptr<const DeviceType> type;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  cost::GroupSplit split = {};
   /// Of each stage, where devices are unlike; empty: as vLLM spreads them.
   std::vector<std::int64_t> stage_layers = {};
   std::int32_t bitwidth = 16, kv_bitwidth = 16;

@@ -21,6 +21,7 @@ struct ServingPart {
   serving::Role role = serving::Role::mixed;
   std::string device;
   std::int64_t engines = 1, tensor_parallel = 1, pipeline_parallel = 1;
+  std::int64_t expert_parallel = 1, attention_data_parallel = 1;
   std::vector<std::int64_t> stage_layers;  ///< empty: as vLLM spreads them
   std::int32_t bitwidth = 16, kv_bitwidth = 16;
   std::int64_t max_num_seqs = 0, max_num_batched_tokens = 0;
@@ -123,6 +124,11 @@ struct Fields<solver::ServingPart> {
       field<&P::device>({.name = "device", .doc = "Type, or several joined by +"}),
       field<&P::engines>({.name = "engines", .doc = "How many"}),
       field<&P::tensor_parallel>({.name = "tensor_parallel", .doc = "Devices of a stage"}),
+      field<&P::expert_parallel>(
+          {.name = "expert_parallel", .doc = "Devices of a stage that experts are spread over"}),
+      field<&P::attention_data_parallel>(
+          {.name = "attention_data_parallel",
+           .doc = "Parts of a stage with requests of their own, which share the experts alone"}),
       field<&P::pipeline_parallel>({.name = "pipeline_parallel", .doc = "Stages"}),
       field<&P::stage_layers>(
           {.name = "stage_layers", .doc = "Layers of each stage; empty: spread as vLLM does"}),

@@ -50,6 +50,8 @@ struct ServingRequest {
   std::optional<std::vector<std::int32_t>> bitwidths;
   std::optional<std::vector<std::int32_t>> kv_bitwidths;
   std::optional<std::vector<std::int64_t>> tensor_parallel;
+  /// Of models with experts.
+  std::optional<std::vector<std::int64_t>> expert_parallel, attention_data_parallel;
   std::optional<std::vector<std::int64_t>> pipeline_parallel;
   bool unlike_engines = false;
   bool disaggregated = true;
@@ -158,6 +160,19 @@ struct Fields<solver::ServingRequest> {
       field<&R::tensor_parallel, NotInFiles>(
           {.name = "tensor_parallel",
            .doc = "Degrees to choose from; default: powers of two",
+           .min = 1,
+           .max = 64}),
+      field<&R::expert_parallel, NotInFiles>(
+          {.name = "expert_parallel",
+           .doc = "Devices of a group that experts are spread over, to choose from; default: 1 "
+                  "(each is cut over the group) and the whole group",
+           .min = 1,
+           .max = 64}),
+      field<&R::attention_data_parallel, NotInFiles>(
+          {.name = "attention_data_parallel",
+           .doc = "Parts of a group with requests of their own, to choose from; default: 1, and "
+                  "with experts spread as many as devices where these would hold copies of one "
+                  "cache",
            .min = 1,
            .max = 64}),
       field<&R::pipeline_parallel, NotInFiles>(

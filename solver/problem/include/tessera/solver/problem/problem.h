@@ -257,7 +257,12 @@ struct Fields<solver::BatchProblem> {
                        .max = 4096,
                        .in_file = InFile::when_set,
                        .as_option = AsOption::never,
-                       .in_scripts = false})};
+                       .in_scripts = false}),
+      field<&S::split>({.name = "split",
+                        .doc = "How groups divide layers beyond tensor parallelism: "
+                               "attention_data_parallel, expert_parallel",
+                        .in_file = InFile::when_set,
+                        .as_option = AsOption::never})};
 
   /// Bitwidths ascend; requests fit the model's context; what is given by layer has all layers.
   static void check(const S& batch, const FieldPath& path);

@@ -36,6 +36,8 @@ struct KvCapacity {
 /// graphs too. With engine.kv_blocks it is that many, whatever fits.
 /// Beside layers that see all tokens, windowed ones keep their windows alone (vLLM's hybrid cache
 /// manager); where all are windowed they keep all tokens.
+/// With data-parallel attention blocks are those of all parts of a group, each of which has a share
+/// of the seats.
 /// What vLLM takes besides: cost::MemoryPreset::vllm.
 /// @throws Error{unsupported | invalid_argument} as make_step_cost.
 KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine);

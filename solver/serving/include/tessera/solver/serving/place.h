@@ -9,12 +9,14 @@
 #include "tessera/core/cluster.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/placement.h"
+#include "tessera/cost/group_split.h"
 
 namespace tessera::solver {
 
 /// How engines of one kind are told to use devices, in vLLM's words.
 struct DeploymentShape {
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  cost::GroupSplit split = {};
   std::optional<std::int64_t> replicas =
       std::nullopt;                            ///< absent: as many as there are devices for
   std::vector<std::int32_t> bitwidths = {16};  ///< of all layers, or of each

@@ -27,6 +27,9 @@ struct StepCostOptions {
 ///   Ada vLLM's kernel decodes slower beside prompts: it reads a context for every query head.
 /// - Drafts under verification are rows of the products; attention reads the cache once for all
 ///   tokens of a request, as beside prompts, and the drafts' own keys and values on top.
+/// - With data-parallel attention the load is that of all parts of a group: decodes are spread
+///   evenly, a prompt goes whole to the part that has the least to compute, experts have the rows
+///   of all and wait for the last part. Each part has a host.
 /// - The embedding goes by tokens on the first stage, the LM head by sampled rows on the last.
 /// - The host's time, of the kernel set by requests, is on the first stage: before the device's, or
 ///   beside it with HostMode::overlapped.
