@@ -4,22 +4,29 @@
 --
 -- Known: lengths, requests under way, GPUs. InferenceX: random tokens, 10 requests for each that is under way, lengths
 -- even from 0.8 of the nominal on, seats as many as requests, 8,192 tokens a step under vLLM (TensorRT-LLM: 16,384 and
--- no chunks; gpt-oss 20,000; DeepSeek as many as a prompt and a token of each request, 8,192 at least), no prefix
--- cache, the KV cache in FP8 but for gpt-oss on Hopper; vLLM decides ahead. aiconfigurator: vLLM 0.12, lengths as
--- nominal; how its loop starts is unknown, so its TTFT is left out. For 1,024 tokens in and out on fewer than 8 GPUs
--- TensorRT-LLM waited up to 20 steps to fill a batch with prompts of Llama, so that TTFT is that wait, and left out.
--- Checkpoints of nvidia have static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find
--- them while running. Experts on devices of their own, data-parallel attention and drafts are left out. Below the knee:
--- the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs for each request where it is
--- decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their prices, not that. What launching
--- a prompt's layer takes under TensorRT-LLM was read off its runs with 1,024 tokens in on 4 and 8 GPUs and up to 8
--- requests at once, which the claims leave out.
+-- no chunks; gpt-oss 20,000; DeepSeek a prompt and a token of each request, so that prompts come one by one), no prefix
+-- cache, the KV cache in FP8 but for gpt-oss on Hopper; vLLM decides ahead. Which of TensorRT-LLM's runs spread experts
+-- over their GPUs or have attention in parts is in its scripts, not in the table (parts/inferencex.lua).
+-- aiconfigurator: vLLM 0.12, lengths as nominal; how its loop starts is unknown, so its TTFT is left out. For 1,024
+-- tokens in and out on fewer than 8 GPUs TensorRT-LLM waited up to 20 steps to fill a batch with prompts of Llama, so
+-- that TTFT is that wait, and left out. Parts of DeepSeek's attention wait up to 60 steps until each has a prompt
+-- (enable_balance), which is not simulated: their TTFT comes out at a third to six tenths. Checkpoints of nvidia have
+-- static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find them while running. Drafts
+-- are left out. Below the knee: the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs
+-- for each request where it is decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their
+-- prices, not that. What launching a prompt's layer takes under TensorRT-LLM was read off its runs with 1,024 tokens in
+-- on 4 and 8 GPUs and up to 8 requests at once; of DeepSeek, whose prompts follow one another, that and what server and
+-- client take of a prompt beside it (60 ms) off these and its runs with 32 at once. The claims leave all of them out.
 local measured = require "lib.measured"
 
+local inferencex = require "fidelity.serving.parts.inferencex"
 local runs = require "fidelity.serving.parts.runs"
 
 local systems = { h100_sxm = "H100-80G", h200_sxm = "H200-141G", b200_sxm = "B200-180G" }
 local models = { ["deepseek-r1"] = "deepseek-v3" }
+
+-- Of TensorRT-LLM's client and server for a prompt of DeepSeek-R1, whose tokenizer is Python's.
+local deepseek_api_s = 0.06
 
 -- What ran, by system, backend, model and precision as the table has them.
 local cases = {
@@ -34,6 +41,7 @@ local cases = {
   },
   ["h200_sxm trtllm deepseek-r1 fp8"] = {
     name = "H200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp8_block", bits = 8, kv = 8, step_tokens = "prompt",
+    api_s = deepseek_api_s,
   },
   ["b200_sxm vllm llama-3.1-70b fp8"] = { name = "B200, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
   ["b200_sxm vllm gpt-oss-120b fp4"] = { name = "B200, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 8 },
@@ -42,6 +50,7 @@ local cases = {
   },
   ["b200_sxm trtllm deepseek-r1 fp4"] = {
     name = "B200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp4", bits = 4, kv = 8, step_tokens = "prompt",
+    api_s = deepseek_api_s,
   },
 }
 
@@ -53,32 +62,43 @@ end
 local function step_tokens_of(r, case)
   if r.backend == "vllm" then return 8192 end
   if case.step_tokens ~= "prompt" then return case.step_tokens or 16384 end
-  return math.max(8192, tonumber(r.isl) + tonumber(r.concurrency))
+  return inferencex.step_tokens(r)
 end
 
+local function split_words(spread, parts)
+  return (spread > 1 and (", EP %d"):format(spread) or "") .. (parts > 1 and ", DP attention" or "")
+end
+
+local function is_fitted_load(case, at_once) return at_once <= 8 or case.api_s ~= nil and at_once == 32 end
+
 local function row_of(r, case)
-  local tp, at_once = tonumber(r.tp), tonumber(r.concurrency)
-  local vllm, inferencex = r.backend == "vllm", r.harness == "inferencex"
+  local tp, spread, parts = inferencex.split(r)
+  local at_once, vllm, by_inferencex = tonumber(r.concurrency), r.backend == "vllm", r.harness == "inferencex"
   local isl, osl = tonumber(r.isl), tonumber(r.osl)
   local ttft = tonumber(r.ttft_mean_ms) / 1e3
   local is_wait = case.waits and tp < 8 and isl == 1024 and osl == 1024
   return {
-    run = ("%s, TP %d, %d to %d tokens, %d at once"):format(case.name, tp, isl, osl, at_once), case = case.name,
-    below_knee = ttft < 2, fitted = not vllm and isl == 1024 and at_once <= 8 and tp >= 4,
+    run = ("%s, TP %d%s, %d to %d tokens, %d at once"):format(case.name, tp, split_words(spread, parts), isl, osl,
+      at_once),
+    case = case.name,
+    below_knee = ttft < 2, fitted = not vllm and isl == 1024 and tp >= 4 and is_fitted_load(case, at_once),
     deployment = {
+      api_s = case.api_s,
       model = models[r.model] or r.model, bitwidths = { case.bits }, kv_bitwidth = case.kv,
       kernel_set = case.kernel_set, cluster = ("%dx%s"):format(tp, systems[r.system]), tensor_parallel = tp,
+      expert_parallel = spread, attention_data_parallel = parts,
       engine = {
         scheduler = "vllm_v1", max_num_seqs = at_once, max_num_batched_tokens = step_tokens_of(r, case),
         enable_chunked_prefill = vllm, enable_prefix_caching = false, max_model_len = isl + osl,
-        async_scheduling = inferencex,
+        kv_allocation = case.step_tokens == "prompt" and "maximum" or nil, -- TensorRT-LLM evicts nobody
+        async_scheduling = by_inferencex,
       },
     },
     traffic = {
       arrivals = "closed", concurrency = at_once, num_requests = 10 * at_once,
       prompt_tokens = lengths_of(r, isl), output_tokens = lengths_of(r, osl),
     },
-    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = inferencex and not is_wait and ttft or nil },
+    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = by_inferencex and not is_wait and ttft or nil },
   }
 end
 
@@ -88,8 +108,8 @@ local function rows()
   local list, seen = {}, {}
   for _, r in ipairs(table_rows) do
     local case = cases[("%s %s %s %s"):format(r.system, r.backend, r.model, r.precision)]
-    local is_plain = r.mode == "agg" and r.copy == "0" and tonumber(r.dp ~= "" and r.dp or 1) == 1
-      and r.ep == "1" and r.note ~= "perhaps_mtp"
+    local is_plain = r.mode == "agg" and r.copy == "0" and r.note ~= "perhaps_mtp" and not inferencex.is_drafted(r)
+      and (r.harness == "inferencex" or r.ep == "1")
     if case and is_plain then
       local row = row_of(r, case)
       if not seen[row.run] then list[#list + 1] = row end -- of one run on several days the first
@@ -106,18 +126,13 @@ end
 -- What is missed, and why. Signs and sizes by number of GPUs are in this folder's README.
 local routed = "on one GPU steps come out too long, as random tokens visit fewer experts than the power law says, and "
   .. "on 4 and 8 too short: kernels of the router are in no table"
-local spread = "runs said to cut each expert take as long as those that spread them, whose experts take 0.4 (prompts) "
-  .. "to 0.8 of the time by the table: all of them spread"
 local warm = "a prompt's step takes 10 to 100 ms more than its kernels on B200, which H100's runs do not show, and "
   .. "long ones on one GPU 15 % more: tables are of short bursts, before the clocks fall"
-local queue = "from 64 requests at once on prompts wait for more than the step that is under way"
-
 -- Time per token of a group leans to neither side by more: chosen after looking, by the worst of them.
 local most_lean = 0.12
 
--- DeepSeek's on H200 does, see `spread`.
 local function expect_no_lean(t)
-  local names, listed = {}, { ["H200, TensorRT-LLM, DeepSeek"] = true }
+  local names, listed = {}, {}
   for _, case in pairs(cases) do
     if not listed[case.name] then names[#names + 1] = case.name end
     listed[case.name] = true
@@ -151,13 +166,11 @@ return runs.experiment {
     group("H100, vLLM, gpt-oss", both),
     group("H200, TensorRT-LLM, FP8", both),
     group("H200, TensorRT-LLM, gpt-oss", both, { tpot = { why = routed, here = { 0.10, 0.19 } } }),
-    group("H200, TensorRT-LLM, DeepSeek", both, {
-      tpot = { why = spread, here = { 0.10, 0.19 } }, ttft = { why = spread, here = { 0.34, 0.62 } },
-    }),
+    group("H200, TensorRT-LLM, DeepSeek", both),
     group("B200, vLLM, FP8", both, { ttft = { why = warm, here = { 0.20, 0.36 } } }),
     group("B200, vLLM, gpt-oss", both, { ttft = { why = warm, here = { 0.24, 0.40 } } }),
     group("B200, TensorRT-LLM, NVFP4", both),
-    group("B200, TensorRT-LLM, DeepSeek", both, { ttft = { why = queue, here = { 0.18, 0.33 } } }),
+    group("B200, TensorRT-LLM, DeepSeek", both),
   },
   check = expect_no_lean,
 }
