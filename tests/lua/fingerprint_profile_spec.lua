@@ -131,9 +131,9 @@ describe("a fingerprint by the cost models", function()
     end
     support.raises("invalid_argument", "give a cluster", given { model = "llama-2-7b" })
     support.raises("invalid_argument", "give it: the cost models", given { num_layers = 4, cluster = bridges })
-    support.raises("invalid_argument", "no measure is called 'profil'; did you mean 'profile'?",
+    support.raises("invalid_argument", "engine or profile; not 'profil'; did you mean 'profile'?",
       given { model = "llama-2-7b", cluster = bridges, measure = "profil" })
-    support.raises("invalid_argument", "the number 7 has the wrong type; give string|function",
+    support.raises("invalid_argument", "the number 7 has the wrong type; give 'profile'|'engine'|function",
       given { model = "llama-2-7b", cluster = bridges, measure = 7 })
     support.raises("not_found", "modren", given { model = "llama-2-7b", cluster = bridges, kernel_set = "modren" })
     support.raises("not_found", "no scheme is called 'int5'", given { model = "llama-2-7b", cluster = bridges,

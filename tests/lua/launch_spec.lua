@@ -475,24 +475,6 @@ describe("plan:export llama.cpp", function()
     declines("unsupported", "GPUs of one node", two_nodes():export("llama.cpp", fresh()))
     declines("unsupported", "2 stages and tensor parallelism 2", two_nodes():export("llama.cpp", fresh()))
   end)
-  it("shares layers among GPUs of one kind", function()
-    local problem = ts.problem { model = "gemma-3-27b", cluster = "2xRTX-5060-Ti-16G", runtime = "llama.cpp",
-      bitwidths = { 4 }, workload = { prompt_tokens = 512, output_tokens = 128, batch_size = 1 } }
-    local path, plan = fresh(), assert(ts.plan(problem))
-    assert.same({ 1, 2 }, { #plan.placement.engines[1].stages, #plan.placement.engines[1].stages[1].gpus })
-    assert(plan:export("llama.cpp", path))
-    local engine = assert(ts.load_launch(path)).engines[1]
-    assert.equal("tensor", engine.options["--split-mode"])
-    assert.equal("on", engine.options["--flash-attn"])
-    assert.is_nil(engine.options["--tensor-split"])
-    assert.equal("0,1", engine.variables.CUDA_VISIBLE_DEVICES)
-    assert.matches("April 2026", core.read_file(path .. "/README.md"))
-    -- Which needs a cache of 16 bits: else the model is cut into stages.
-    local eight = assert(ts.plan(ts.problem { model = "gemma-3-27b", cluster = "2xRTX-5060-Ti-16G",
-      runtime = "llama.cpp", bitwidths = { 4 }, kv_bitwidth = 8,
-      workload = { prompt_tokens = 512, output_tokens = 128, batch_size = 1 } }))
-    for _, stage in ipairs(eight.placement.engines[1].stages) do assert.equal(1, #stage.gpus) end
-  end)
 end)
 
 describe("plan:export json", function()

@@ -1,5 +1,8 @@
 -- Plans that llama.cpp is to run: its kernels, its memory, its stages.
 
+local core = require "tessera.core"
+local host = require "tessera.host"
+local support = require "support"
 local ts = require "tessera"
 
 local function problem(model, cluster, changes)
@@ -41,6 +44,23 @@ describe("a plan for llama.cpp", function()
     local one = tok_s("llama-3.1-8b", "1xRTX-3090")
     local two = tok_s("llama-3.1-8b", "2xRTX-3090", { tensor_parallel = 1, use_all_devices = true })
     assert.is_true(two < one and two > 0.95 * one)
+  end)
+
+  it("shares layers among GPUs of one kind", function()
+    local path, plan = support.temporary(), assert(ts.plan(problem("gemma-3-27b", "2xRTX-5060-Ti-16G")))
+    assert.same({ 1, 2 }, { #plan.placement.engines[1].stages, #plan.placement.engines[1].stages[1].gpus })
+    os.remove(path)
+    assert(plan:export("llama.cpp", path))
+    local engine = assert(ts.load_launch(path)).engines[1]
+    assert.equal("tensor", engine.options["--split-mode"])
+    assert.equal("on", engine.options["--flash-attn"])
+    assert.is_nil(engine.options["--tensor-split"])
+    assert.equal("0,1", engine.variables.CUDA_VISIBLE_DEVICES)
+    assert.matches("April 2026", core.read_file(path .. "/README.md"))
+    -- Which needs a cache of 16 bits: else the model is cut into stages.
+    local eight = assert(ts.plan(problem("gemma-3-27b", "2xRTX-5060-Ti-16G", { kv_bitwidth = 8 })))
+    for _, stage in ipairs(eight.placement.engines[1].stages) do assert.equal(1, #stage.gpus) end
+    host.run_program({ "rm", "-r", path }, "")
   end)
 
   it("gives equal cards equal layers, where that is as good", function()
