@@ -41,6 +41,13 @@ describe("a split of a group", function()
     assert.same({ attention_data_parallel = 4, expert_parallel = 4 }, plan:problem().split)
   end)
 
+  it("is refused by the runtime, which has none", function()
+    local deployment = ts.deployment { model = "qwen3-30b-a3b", cluster = "4xH100", tensor_parallel = 4,
+      expert_parallel = 4 }
+    support.raises("invalid_argument", "spreads experts over devices",
+      function() ts.execute(deployment.plan, { model = "nowhere", prompts = { "one" } }) end)
+  end)
+
   it("is refused where vLLM has none like it", function()
     local list, why = search { expert_parallel = { 2 } }
     assert.is_nil(list)
