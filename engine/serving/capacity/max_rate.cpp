@@ -147,6 +147,10 @@ bool limits_each_alone(const std::vector<Slo>& slos) {
 }
 
 std::string broken_of(const Summary& summary, const MaxRateOptions& options) {
+  if (summary.num_unplaced > 0) {
+    return fmt::format("{} of {} requests are for a model that is not there when they come",
+                       summary.num_unplaced, summary.num_requests);
+  }
   if (summary.num_rejected > 0) {
     return fmt::format(
         "{} of {} requests can never run: their tokens exceed the context or the KV cache",

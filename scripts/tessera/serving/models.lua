@@ -11,7 +11,7 @@ local strategies = require "tessera.plugins.strategies"
 local path = "ts.deployment"
 
 local read_deployment = options.reader(path, {
-  { name = "cluster", type = "any", required = true },
+  { name = "cluster", type = "any" },
   { name = "models", type = "any", required = true },
   { name = "strategy", type = "any", default = "iserve" },
   { name = "engine", type = "any", default = {} },
@@ -108,12 +108,16 @@ local function model_of(given, index, engine, num_gpus)
   options.plain(given, where, "a model")
   local opt = read_model(given, where)
   check_source(opt, where)
+  -- What its engines are made of is told now, if it is wrong.
+  local made = opt.engine or engine
+  solver.deployment { engine = made, plan = opt.plan, step_cost = not opt.plan and (opt.step_cost or { base_s = 1 })
+    or nil }
   check_times(opt, where)
   check_devices(opt, where, num_gpus)
   local model = {
     name = opt.name, index = index, where = where, at_s = opt.at_s, until_s = opt.until_s, slo = opt.slo,
     devices = opt.devices, layers = opt.layers, step_cost = opt.step_cost, plan = opt.plan,
-    memory_bytes = opt.memory_bytes, engine = opt.engine or engine, intent = intent_of(opt.intent, where),
+    memory_bytes = opt.memory_bytes, engine = made, intent = intent_of(opt.intent, where),
   }
   if opt.estimates ~= nil then
     model.estimates, model.num_layers = estimates_of(opt, where)
@@ -153,6 +157,7 @@ return function(given)
     end
   end
   local opt = read_deployment(given, path)
+  if opt.cluster == nil then core.refuse(path .. ".cluster", "missing: the GPUs that the models share") end
   local cluster = core.cluster(opt.cluster)
   local devices = {}
   for i, device in ipairs(cluster.devices) do

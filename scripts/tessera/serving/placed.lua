@@ -122,6 +122,16 @@ local function of_plan(model, found, where)
   return { plan = model.plan }, bytes, layers
 end
 
+-- Of step costs: stages as they have them, memory shared out like layers.
+local function of_step_cost(model, found)
+  local layers = type(model.step_cost) == "table" and model.step_cost.stage_layers or { 1 }
+  local bytes = {}
+  for k, count in ipairs(layers) do
+    bytes[k] = model.memory_bytes * count / sum(layers) / (#found.devices / #layers)
+  end
+  return { step_cost = model.step_cost }, bytes
+end
+
 -- One engine: { pool =, stage_bytes = }, and layers of its stages.
 local function engine_of(model, found, where, num_gpus)
   options.plain(found, where, "a place, { devices =, layers =, configuration = }")
@@ -133,7 +143,8 @@ local function engine_of(model, found, where, num_gpus)
   elseif model.plan then
     pool, bytes, layers = of_plan(model, found, where)
   else
-    pool, bytes, layers = { step_cost = model.step_cost }, { model.memory_bytes / #found.devices }, {}
+    pool, bytes = of_step_cost(model, found)
+    layers = {}
   end
   pool.role, pool.engine, pool.devices = "mixed", model.engine, found.devices
   return { pool = pool, stage_bytes = bytes }, layers

@@ -185,6 +185,7 @@ std::string why_no_replay(const Served& served) {
     return "the steps of this run were not recorded; pass record = true to ts.serve";
   }
   const std::vector<Replica>& engines = served.deployment->replicas;
+  if (!served.log.models.empty()) return "its engines come and go with models";
   if (engines.size() != 1) {
     return fmt::format("a run of one engine can be replayed, this one has {}", engines.size());
   }
