@@ -88,9 +88,11 @@ void read_replicas(lua_State* L, const std::string& path, const Making& making,
 /// Where a strategy of a script puts models.
 class ScriptPlacer final : public serving::Placer {
  public:
-  /// @param place the function that decides, on top of the stack
+  /// The functions that decide lie on top of the stack: of places, and of requests, or nil.
   ScriptPlacer(lua_State* L, std::shared_ptr<const Making> making)
-      : place_(L, -1, making->path + ".strategy"), making_(std::move(making)) {}
+      : place_(L, -2, making->path + ".strategy"), making_(std::move(making)) {
+    if (!lua_isnil(L, -1)) route_.emplace(L, -1, making_->path + ".strategy");
+  }
 
   ModelPlacement place(std::size_t model, double now_s,
                        const std::vector<DeviceView>& devices) override {
@@ -128,12 +130,35 @@ class ScriptPlacer final : public serving::Placer {
     return placement;
   }
 
+  bool routes() const override { return route_.has_value(); }
+
+  std::optional<std::size_t> route(std::size_t model, double now_s,
+                                   const serving::RoutedRequest& request) override {
+    lua_State* L = route_->state();
+    const lua_kit::StackGuard guard(L);
+    luaL_checkstack(L, 8, "a request");
+    lua_pushnumber(L, static_cast<double>(model + 1));
+    lua_createtable(L, 0, 6);
+    lua_kit::set_number(L, "now_s", now_s);
+    lua_kit::set_integer(L, "request", request.request);
+    lua_kit::set_integer(L, "prompt_tokens", request.prompt_tokens);
+    lua_kit::set_integer(L, "max_tokens", request.max_tokens);
+    lua_kit::set_integer(L, "priority", request.priority);
+    lua_kit::set_integer(L, "slo_class", request.slo_class);
+    route_->call(2, 1);
+    if (lua_isnil(L, -1)) return std::nullopt;
+    const std::int64_t position = lua_kit::check_integer(
+        L, -1, making_->path + ".strategy: the engine that route returns", 1, 1e6);
+    return static_cast<std::size_t>(position - 1);
+  }
+
  private:
   lua_kit::LuaFunction place_;
+  std::optional<lua_kit::LuaFunction> route_;
   std::shared_ptr<const Making> making_;
 };
 
-/// start(traffic, devices) of a script returns the function that decides.
+/// start(traffic, devices) of a script returns the functions that decide.
 serving::MakePlacer placer_maker(lua_State* L, int index, const std::string& path) {
   const auto making =
       std::make_shared<const Making>(Making{path, core_lua::environment(L).folders});
@@ -146,7 +171,7 @@ serving::MakePlacer placer_maker(lua_State* L, int index, const std::string& pat
         luaL_checkstack(state, 8, "a strategy");
         lua_kit::push_object<serving::Traffic>(state, std::make_shared<serving::Traffic>(traffic));
         lua_kit::push_value(state, devices);
-        start->call(2, 1);
+        start->call(2, 2);
         return std::make_unique<ScriptPlacer>(state, making);
       };
 }

@@ -47,9 +47,7 @@ const std::vector<ReplicaLoad>& Simulation::loads(Front& front, Ticks now) {
   return front.loads;
 }
 
-std::size_t Simulation::choose(Front& front, std::int64_t request, Ticks now) {
-  const std::vector<std::size_t>& candidates = front.engines;
-  if (candidates.size() == 1) return candidates.front();
+RoutedRequest Simulation::routed_request(std::int64_t request) const {
   const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
   RoutedRequest routed;
   routed.request = request;
@@ -57,6 +55,14 @@ std::size_t Simulation::choose(Front& front, std::int64_t request, Ticks now) {
   routed.max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
   routed.priority = r.priority;
   routed.slo_class = r.slo_class;
+  return routed;
+}
+
+std::size_t Simulation::choose(Front& front, std::int64_t request, Ticks now) {
+  const std::vector<std::size_t>& candidates = front.engines;
+  if (candidates.size() == 1) return candidates.front();
+  const Request& r = traffic_.requests[static_cast<std::size_t>(request)];
+  RoutedRequest routed = routed_request(request);
   routed.cached_tokens = [&](std::size_t position) {
     return cached_tokens(candidates.at(position), request, now);
   };
@@ -73,12 +79,24 @@ std::size_t Simulation::choose(Front& front, std::int64_t request, Ticks now) {
 
 void Simulation::route(std::int64_t request, Ticks now) {
   Front& front = front_of(request);
-  if (!front.is_open) return refuse_unplaced(request, now);
+  if (!front.is_open) return reject(request, now, true);
+  if (placer_ && placer_->routes()) return route_by_placer(front, request, now);
   if (front.router->is_shared_queue() || front.engines.empty()) {
     front.queue.push_back(request);
     return drain(front, now);
   }
   submit(request, choose(front, request, now), now);
+}
+
+// What it drops its model could have served: an SLO misses it.
+void Simulation::route_by_placer(Front& front, std::int64_t request, Ticks now) {
+  const auto model = static_cast<std::size_t>(&front - fronts_.data());
+  const auto position = placer_->route(model, to_seconds(now), routed_request(request));
+  if (!position) return reject(request, now, false);
+  if (*position >= front.engines.size()) {
+    refuse("strategy", "chose engine {} of {} (0-based)", *position, front.engines.size());
+  }
+  submit(request, front.engines[*position], now);
 }
 
 void Simulation::drain(Front& front, Ticks now) {

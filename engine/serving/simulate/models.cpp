@@ -129,7 +129,7 @@ void Simulation::leave(std::size_t model, Ticks now) {
   waiting.swap(front.queue);
   std::vector<std::size_t> engines;
   engines.swap(front.engines);
-  for (const std::int64_t request : waiting) refuse_unplaced(request, now);
+  for (const std::int64_t request : waiting) reject(request, now, true);
   for (const std::size_t engine : engines) free_memory(engine);
 }
 
@@ -147,10 +147,10 @@ void Simulation::free_memory(std::size_t replica) {
   if (is_last) memory_bytes_ -= log_.models[model].memory_bytes;
 }
 
-void Simulation::refuse_unplaced(std::int64_t request, Ticks now) {
+void Simulation::reject(std::int64_t request, Ticks now, bool is_unplaced) {
   RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
   record.outcome = Outcome::rejected;
-  record.is_unplaced = true;
+  record.is_unplaced = is_unplaced;
   ++num_ended_;
   request_over(request, now);
 }

@@ -69,7 +69,9 @@ class Simulation {
   void add_placed(std::size_t model, const ModelPlacement& placement, Ticks now);
   void free_memory(std::size_t replica);
   std::vector<DeviceView> device_views(Ticks now);
-  void refuse_unplaced(std::int64_t request, Ticks now);
+  void reject(std::int64_t request, Ticks now, bool is_unplaced);
+  RoutedRequest routed_request(std::int64_t request) const;
+  void route_by_placer(Front& front, std::int64_t request, Ticks now);
   void close_models();
   void come(std::size_t replica, Ticks now);
   void go(std::size_t replica, Ticks now);

@@ -16,7 +16,7 @@ local kind = plugins.kind {
 local common = options.card {
   name = path,
   doc = "Where each of several models goes: the name of a strategy, or { name =, these, and options of its own }; or "
-    .. "{ place = function(view, model, opt) end, prepare = }, one without a name.",
+    .. "{ place = function(view, model, opt) end, prepare =, route = }, one without a name.",
   returns = "table",
   options = {
     { name = "window_s", type = "number", unit = "s", default = 120, min = 1e-3, max = 1e6,
@@ -41,6 +41,9 @@ M.register_strategy = kind:form {
       .. "and models. The model has name, index, estimates (rows of a fingerprint), intent, slo, num_layers, at_s and "
       .. "until_s. Returns what ts.place gives: devices (from 0, stage after stage), layers (of each stage), "
       .. "configuration (a row of estimates), block_bytes; a list of such for several engines; or nil and why" },
+    { "route", "fun(request: table, model: table, opt: table): integer?|nil",
+      "Called for each request of a model that has a place, instead of a router: now_s, request (from 0), "
+      .. "prompt_tokens, max_tokens, priority, slo_class. Returns the model's engine, from 1; nil drops the request" },
   },
   options = path, options_doc = ": strategy = { name =, ... }", reserved = reserved,
 }
@@ -53,17 +56,17 @@ function M.list() return kind:cards() end
 -- A strategy without a name.
 local function unnamed(own)
   for key in pairs(own) do
-    if key ~= "place" and key ~= "prepare" then
+    if key ~= "place" and key ~= "prepare" and key ~= "route" then
       core.refuse(("%s.%s"):format(path, tostring(key)), "is an option of a strategy with a name: give name, too")
     end
   end
-  for field, value in pairs { place = own.place or false, prepare = own.prepare } do
+  for field, value in pairs { place = own.place or false, prepare = own.prepare, route = own.route } do
     if type(value) ~= "function" then
       core.refuse(("%s.%s"):format(path, field), value and ("a function belongs here, not a %s"):format(type(value))
         or "missing; give name, or a function")
     end
   end
-  return { name = "place", place = own.place, prepare = own.prepare }
+  return { name = "place", place = own.place, prepare = own.prepare, route = own.route }
 end
 
 local function split(given)
@@ -74,7 +77,8 @@ local function split(given)
   return common(shared), own
 end
 
---- The strategy as a run takes it: place, prepare, name, window_s, load_bytes_per_s, and opt(), new each time.
+--- The strategy as a run takes it: place, prepare, route, name, window_s, load_bytes_per_s, and opt(), new each
+--- time.
 function M.resolved(given)
   if type(given) == "string" then given = { name = given } end
   options.plain(given, path, "the name of a strategy, or { name =, ... }")
@@ -87,7 +91,7 @@ function M.resolved(given)
     card.read(own)
   end
   return {
-    name = card.name, place = card.place, prepare = card.prepare, window_s = shared.window_s,
+    name = card.name, place = card.place, prepare = card.prepare, route = card.route, window_s = shared.window_s,
     load_bytes_per_s = shared.load_bytes_per_s,
     opt = function() return card.read and card.read(own) or {} end,
   }

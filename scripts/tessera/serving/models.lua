@@ -165,18 +165,19 @@ return function(given)
   end
   local strategy, models = strategies.resolved(opt.strategy), models_of(opt, #devices)
   local function start(traffic, gpus)
-    local own = strategy.opt()
-    if strategy.prepare then
-      local list = {}
-      for i, model in ipairs(models) do list[i] = shown(model) end
-      strategy.prepare({ now_s = 0, gpus = gpus }, list, traffic, own)
-    end
-    return function(index, now_s, view)
+    local own, list = strategy.opt(), {}
+    for i, model in ipairs(models) do list[i] = shown(model) end
+    if strategy.prepare then strategy.prepare({ now_s = 0, gpus = gpus }, list, traffic, own) end
+    local function place(index, now_s, view)
       local model = models[index]
       if model.by_hand then return placed.engines(model, model.by_hand, strategy, #devices) end
-      local found, why = strategy.place({ now_s = now_s, gpus = view }, shown(model), own)
+      local found, why = strategy.place({ now_s = now_s, gpus = view }, list[index], own)
       if found == nil then return nil, placed.why(why, model) end
       return placed.engines(model, found, strategy, #devices)
+    end
+    return place, strategy.route and function(index, request)
+      if models[index].by_hand then return 1 end
+      return strategy.route(request, list[index], own)
     end
   end
   return solver.models_deployment {

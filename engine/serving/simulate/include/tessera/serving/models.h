@@ -53,6 +53,13 @@ class Placer {
   virtual ~Placer() = default;
   virtual ModelPlacement place(std::size_t model, double now_s,
                                const std::vector<DeviceView>& devices) = 0;
+  /// Whether it chooses the engine of a request too, in the router's place.
+  virtual bool routes() const { return false; }
+  /// @return the engine's place among those of the model; nothing: the request is dropped
+  virtual std::optional<std::size_t> route(std::size_t /*model*/, double /*now_s*/,
+                                           const RoutedRequest& /*request*/) {
+    return std::nullopt;
+  }
 };
 
 /// Makes that of a run, which may look at its traffic first.
