@@ -1,17 +1,12 @@
 -- What a strategy returned, checked, as engines of the simulator; and places by hand.
 
 local core = require "tessera.core"
+local even = require("tessera.serving.fixed_shape").even
 local options = require "tessera.options"
 
 local M = {}
 
 local path = "ts.deployment.strategy"
-
-local function even(num_layers, count)
-  local layers = {}
-  for k = 1, count do layers[k] = math.floor(num_layers / count) + (k <= num_layers % count and 1 or 0) end
-  return layers
-end
 
 local function sum(list)
   local total = 0
