@@ -128,7 +128,10 @@ describe("what models that share GPUs are refused for", function()
     raises("invalid_argument", "GPU 1 is there twice", made { { name = "a", step_cost = cost, devices = { 1, 1 } } })
     raises("invalid_argument", "until_s: it leaves at 4 s, before it comes at 5 s", made { { name = "a",
       step_cost = cost, devices = { 1 }, at_s = 5, until_s = 4 } })
-    raises("invalid_argument", "num_layers: missing", made { { name = "a", estimates = { {} } } })
+    raises("invalid_argument", "num_layers: missing", made { { name = "a",
+      estimates = { { tensor_parallel = 1, pipeline_parallel = 1 } } } })
+    raises("invalid_argument", "estimates[1].tensor_parallel: a whole number", made { { name = "a",
+      estimates = { { tensor_parallel = 1.5, pipeline_parallel = 1 } } } })
     raises("invalid_argument", "no configuration runs on 7 GPUs", made { { name = "a", estimates = rows_of(4, {
       tensor_parallel = { 1, 2 }, pipeline_parallel = { 1, 2 } }), devices = { 0, 1, 2, 3, 4, 5, 6 } } })
     raises("invalid_argument", "layers: 5 in all, but the model has 4", made { { name = "a", estimates = rows_of(4),
@@ -165,6 +168,10 @@ describe("what models that share GPUs are refused for", function()
     raises("invalid_argument", "layers: 3 in all, but 'd' has 4", run({ { name = "d", estimates = rows_of(4) } },
       strategy(function(_, model)
         return { devices = { 0 }, layers = { 3 }, configuration = model.estimates[1] }
+      end), of_rows { { 1, "d" } }))
+    raises("invalid_argument", "block_bytes: a number from 0 on", run({ { name = "d", estimates = rows_of(4) } },
+      strategy(function(_, model)
+        return { devices = { 0 }, layers = { 4 }, configuration = model.estimates[1], block_bytes = -1 }
       end), of_rows { { 1, "d" } }))
     raises("invalid_argument", "iserve chooses among estimates", run({ b }, nil, only_b))
     local ok, err = pcall(run({ b }, strategy(function() error("oops", 0) end), only_b))

@@ -50,6 +50,16 @@ local read_model = options.card {
   },
 }
 
+local function check_shape(row, where)
+  options.plain(row, where, "a row of fingerprint:estimates")
+  for _, field in ipairs { "tensor_parallel", "pipeline_parallel" } do
+    local degree = row[field]
+    if type(degree) ~= "number" or degree % 1 ~= 0 or degree < 1 or degree > 1024 then
+      core.refuse(("%s.%s"):format(where, field), "a whole number from 1 to 1024 belongs here")
+    end
+  end
+end
+
 -- Its estimates as rows, and its layers.
 local function estimates_of(opt, where)
   local given = opt.estimates
@@ -60,7 +70,7 @@ local function estimates_of(opt, where)
     local rows = given:estimates { output_tokens = opt.output_tokens }
     return rows, given.num_layers or opt.num_layers
   end
-  options.list(given, where .. ".estimates", "a list of rows of fingerprint:estimates", options.item_of "table")
+  options.list(given, where .. ".estimates", "a list of rows of fingerprint:estimates", check_shape)
   return given, opt.num_layers
 end
 

@@ -55,6 +55,16 @@ function M.by_hand(model)
   return found
 end
 
+-- A number of at least `least`, where it is given.
+local function check_number(value, where, least)
+  if value == nil then return nil end
+  if type(value) ~= "number" or not (value >= least and value < math.huge) then
+    core.refuse(where, ("%s belongs here, not %s"):format(least == 0 and "a number from 0 on" or "a finite number",
+      tostring(value)))
+  end
+  return value
+end
+
 local function check_list(list, where, what)
   options.list(list, where, what, function(item, at)
     if type(item) ~= "number" or item % 1 ~= 0 or item < 0 then
@@ -81,8 +91,9 @@ end
 local function of_estimates(model, found, where)
   local row = found.configuration
   options.plain(row, where .. ".configuration", "a row of the model's estimates")
-  for _, field in ipairs { "ttft_s", "tpot_s" } do
-    if type(row[field]) ~= "number" then
+  for _, field in ipairs { "ttft_s", "tpot_s", "base_bytes", "memory_bytes" } do
+    check_number(row[field], ("%s.configuration.%s"):format(where, field), field == "ttft_s" and -1e9 or 0)
+    if row[field] == nil and field ~= "base_bytes" then
       core.refuse(("%s.configuration.%s"):format(where, field), "missing: a row of the model's estimates belongs there")
     end
   end
@@ -95,7 +106,7 @@ local function of_estimates(model, found, where)
     core.refuse(where .. ".devices", ("%d GPUs for %d stages; give as many for each"):format(#found.devices,
       #found.layers))
   end
-  local block = found.block_bytes or (row.base_bytes or row.memory_bytes)
+  local block = check_number(found.block_bytes, where .. ".block_bytes", 0) or (row.base_bytes or row.memory_bytes)
     / (#found.devices / #found.layers * model.num_layers)
   local bytes = {}
   for k, count in ipairs(found.layers) do bytes[k] = count * block end
@@ -149,6 +160,7 @@ end
 local function counted(reasons)
   local counts, names = {}, {}
   for _, reason in ipairs(reasons or {}) do
+    reason = type(reason) == "string" and reason or "?"
     if not counts[reason] then names[#names + 1] = reason end
     counts[reason] = (counts[reason] or 0) + 1
   end
@@ -174,6 +186,7 @@ function M.engines(model, found, strategy, num_gpus)
     core.refuse(path, ("of '%s' it returned a %s; give a place, { devices =, layers =, configuration = }, a list of "
       .. "places, or nil and why"):format(model.name, type(found)))
   end
+  options.plain(found, path, "a place, or a list of places")
   local list = found[1] ~= nil and found or { found }
   local result = { replicas = {}, memory_bytes = 0 }
   local first, largest = list[1], 0
