@@ -407,7 +407,7 @@ describe("the examples of tessera man serving", function()
       setfenv(assert(loadstring(code)), place)()
       count = count + 1
     end
-    assert.equal(3, count)
+    assert.equal(4, count)
     assert.truthy(printed[1]:find "^served: 1000 of 1000", printed[1])
     assert.truthy(printed[2]:find("req/s keep to the SLO", 1, true), printed[2])
     assert.truthy(printed[3]:find("3 engines", 1, true), printed[3])
