@@ -77,6 +77,7 @@ describe("at 80 columns", function()
       { "plan", "--model", "opt-1.3b", "--cluster", "1xT4+1xL4", "--batch-size", "4" },
       { "capacity", "--model", "llama-3.1-8b", "--cluster", "1xL4", "--frontier" },
       { "support", "llama-3.3-70b", "A100-80G" }, { "support", "llama-3.1-8b" }, { "support", "opt-1.3b", "T4" },
+      { "select", "--model", "llama-2-70b", "--cluster", "8xA6000@bridges", "--latency", "1", "--no-beside" },
       { "examples" }, { "data" }, { "list" },
     } do
       long_lines(list, table.concat(words, " "), printed(unpack(words)))

@@ -35,26 +35,30 @@ local function asked(given)
   }
 end
 
-local function percent(ratio) return ("%+.2g"):format(100 * ratio) end
+local function percent(ratio)
+  local value = 100 * ratio
+  if math.abs(value) < 0.05 then return "0" end
+  return (math.abs(value) < 9.95 and "%.1f" or "%.0f"):format(value)
+end
 
--- "+2.8 %", or where nobody measured it "unknown".
+-- "2.8 (0.9 to 5) %", "none" of 16 bits, "unknown" where nobody measured it.
 local function quality_words(increase)
   if not increase then return "unknown" end
   if increase.high < 5e-4 then return "none" end
   return ("%s (%s to %s) %%"):format(percent(increase.mid), percent(increase.low), percent(increase.high))
 end
 
-local form = "%3s %-13s %2s %2s %8s %7s %7s %8s  %s\n"
+local form = "%4s %-13s %2s %2s %8s %7s %7s %8s  %s\n"
 
 local function row_text(row)
-  return form:format(row.rank, row.scheme, row.tensor_parallel, row.pipeline_parallel,
+  return form:format((row.meets and "" or "*") .. row.rank, row.scheme, row.tensor_parallel, row.pipeline_parallel,
     core.format_seconds(row.latency_s), ("%.1f"):format(row.memory_bytes / GiB),
     ("%.4g"):format(row.cost_byte_s / GiB), row.usd and ("%.3g"):format(1000 * row.usd) or "-",
-    quality_words(row.perplexity_increase) .. (row.meets and "" or " *"))
+    quality_words(row.perplexity_increase))
 end
 
 local function table_text(ranked, top)
-  local lines = { form:format("", "scheme", "TP", "PP", "time", "GiB", "GiB s", "USD/1000", "perplexity") }
+  local lines = { form:format("", "scheme", "TP", "PP", "time", "GiB", "GiB s", "USD/1000", "perplexity above") }
   for i = 1, math.min(top, #ranked) do lines[#lines + 1] = row_text(ranked[i]) end
   if #ranked > top then lines[#lines + 1] = ("    and %d more (--top, --json)\n"):format(#ranked - top) end
   return table.concat(lines)

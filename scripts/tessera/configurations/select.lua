@@ -31,11 +31,15 @@ local read = options.card {
   },
 }
 
--- What a GPU of the cluster costs (USD/h), the dearest where they differ; nil where one has no price.
-local function price_of(cluster)
+-- What a GPU of the cluster costs (USD/h), the dearest where they differ; nil where one has no price that nobody wants.
+local function price_of(cluster, wanted)
   local most = 0
   for _, device in ipairs(cluster.devices) do
-    if not device.price_usd_per_h then return nil end
+    if not device.price_usd_per_h then
+      if wanted.minimise ~= "usd" and not wanted.limits.usd then return nil end
+      core.refuse(path .. ".intent.usd", ("nothing says what a %s costs; --usd-per-hour %s=1.29 does, or "
+        .. "cluster:priced(\"%s\", 1.29)"):format(device.name, device.name, device.name))
+    end
     most = math.max(most, device.price_usd_per_h)
   end
   return most
@@ -70,7 +74,8 @@ return function(given)
     pipeline_parallel = stages, schemes = opt.schemes }
   local map = fingerprint { model = model, cluster = cluster, kernel_set = opt.kernel_set,
     configurations = configurations, prompt_tokens = opt.prompt_tokens }
-  local estimates = map:estimates { output_tokens = opt.output_tokens, price_usd_per_h = price_of(cluster) }
+  local estimates = map:estimates { output_tokens = opt.output_tokens, price_usd_per_h = price_of(cluster,
+    wanted) }
   local refused = {}
   for _, row in ipairs(estimates) do
     if row.refused then refused[#refused + 1] = row end
