@@ -118,7 +118,8 @@ std::vector<double> latencies(const PricingContext& context, const std::vector<S
   const double prompt = count(query.prompt_tokens);
   const std::int64_t longest =
       *std::max_element(query.output_tokens.begin(), query.output_tokens.end());
-  std::vector<double> until = {pass_s(price, {{Phase::prefill, 1, prompt, 0}, 1}, share)};
+  std::vector<double> until = {context.kernel_set.api_s +
+                               pass_s(price, {{Phase::prefill, 1, prompt, 0}, 1}, share)};
   for (std::int64_t n = 2; n <= longest; ++n) {  // n - 2 tokens after the first are in the cache
     const Pass step{{Phase::decode, 1, 1, prompt + count(n - 1)}, 1};
     until.push_back(until.back() + pass_s(price, step, share));

@@ -76,6 +76,17 @@ TEST(LoneRun, IsWhatThePassesOfAPipelineTake) {
   EXPECT_DOUBLE_EQ(run.latency_s[1], prompt_s + token_s);
 }
 
+TEST(LoneRun, ClientsWaitForTheApiServerOnce) {
+  PricingContext priced = context("llama-2-7b", 1);
+  const LoneRunQuery query{.num_layers = 32, .output_tokens = {1, 9}};
+  const LoneRun before = lone_run(priced, query);
+  priced.kernel_set.api_s = 0.5;
+  const LoneRun after = lone_run(priced, query);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(after.latency_s[i], before.latency_s[i] + 0.5, 1e-12);
+  }
+}
+
 TEST(LoneRun, GpusHoldWhatTheyShareAndWhatEachNeeds) {
   const PricingContext priced = context("llama-2-7b", 2);
   const LoneRun one = lone_run(priced, {.num_layers = 32});

@@ -28,7 +28,7 @@ struct LoneRunQuery {
 };
 
 struct LoneRun {
-  std::vector<double> latency_s;  ///< of the whole request, by output_tokens
+  std::vector<double> latency_s;  ///< of the whole request as its client sees it, by output_tokens
   MemoryAccount memory;           ///< of all devices together
   Provenance provenance = Provenance::modelled;
 
