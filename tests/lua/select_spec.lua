@@ -66,6 +66,8 @@ describe("ts.select", function()
     support.raises("invalid_argument", "'lat' is not a choice; did you mean 'latency'", given {
       intent = { minimise = "lat" } })
     support.raises("invalid_argument", "no policy is called 'packed'", given { policy = "packed" })
+    support.raises("unsupported", "GPUs of 2 types (A100-80G, T4-16G), but a fingerprint is of one", given {
+      cluster = "1xA100-80G+2xT4-16G" })
     support.raises("not_found", "no scheme is called", given { schemes = { "int3" } })
     support.raises("out_of_range", "latency_s", given { intent = { latency_s = -1 } })
     support.raises("invalid_argument", "latency_s", given { intent = { latency_s = 0 / 0 } })

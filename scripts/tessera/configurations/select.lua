@@ -2,6 +2,7 @@
 -- enumerate, fingerprint, rank, place).
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local fingerprint = require "tessera.configurations.fingerprint"
 local intent = require "tessera.configurations.intent"
 local options = require "tessera.options"
@@ -45,6 +46,16 @@ local function price_of(cluster, wanted)
   return most
 end
 
+-- A fingerprint is of one type of GPU.
+local function check_alike(cluster)
+  local types = device_types(cluster)
+  if #types == 1 then return end
+  local names = {}
+  for i, own in ipairs(types) do names[i] = own.name end
+  core.raise("unsupported", ("%s.cluster: GPUs of %d types (%s), but a fingerprint is of one; select on each alone")
+    :format(path, #types, table.concat(names, ", ")), path .. ".cluster")
+end
+
 local function free_gpus(cluster)
   local gpus = {}
   for i, device in ipairs(cluster.devices) do gpus[i] = { free_bytes = device.memory_bytes } end
@@ -69,6 +80,7 @@ return function(given)
   local opt = read(given)
   local wanted = intent(opt.intent)
   local model, cluster = core.model(opt.model), core.cluster(opt.cluster)
+  check_alike(cluster)
   local tensor, stages = degrees(#cluster.devices)
   local configurations = space { model = model, num_gpus = #cluster.devices, tensor_parallel = tensor,
     pipeline_parallel = stages, schemes = opt.schemes }
