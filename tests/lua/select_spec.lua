@@ -82,7 +82,7 @@ describe("tessera select", function()
     local status, text, err = with("--minimise", "cost")
     assert.equal(0, status, err)
     local rows = 0
-    for _ in text:gmatch "\n +%d+ [%l%d_]+ +%d +%d" do rows = rows + 1 end
+    for _ in text:gmatch "\n +%d+ [%l%d_]+ +%d +%d +[%d.]+ +[%d.]+ +[%d.]+ +[%d.]+ +0%-%d " do rows = rows + 1 end
     assert.equal(10, rows)
     assert.matches("Goes to: rank 1, int4_kv8, TP 4, PP 1: 80 layers on GPU 0%-3, 8.%d+ GiB each", text)
     assert.matches("Cannot run: 15, as wanda_4_8", text)

@@ -48,18 +48,29 @@ local function quality_words(increase)
   return ("%s (%s to %s) %%"):format(percent(increase.mid), percent(increase.low), percent(increase.high))
 end
 
-local form = "%4s %-13s %2s %2s %8s %7s %7s %8s  %s\n"
+-- "0-3" of neighbours, else "0,2".
+local function numbers(list)
+  local sorted = { unpack(list) }
+  table.sort(sorted)
+  local apart = sorted[#sorted] - sorted[1]
+  if #sorted > 1 and apart == #sorted - 1 then return ("%d-%d"):format(sorted[1], sorted[#sorted]) end
+  return table.concat(sorted, ",")
+end
 
-local function row_text(row)
+local form = "%4s %-13s %2s %2s %6s %6s %6s %7s %5s  %s\n"
+
+local function row_text(row, placed)
   return form:format((row.meets and "" or "*") .. row.rank, row.scheme, row.tensor_parallel, row.pipeline_parallel,
-    core.format_seconds(row.latency_s), ("%.1f"):format(row.memory_bytes / GiB),
-    ("%.4g"):format(row.cost_byte_s / GiB), row.usd and ("%.3g"):format(1000 * row.usd) or "-",
+    ("%.2f"):format(row.latency_s), ("%.1f"):format(row.memory_bytes / GiB), ("%.4g"):format(row.cost_byte_s / GiB),
+    row.usd and ("%.3g"):format(1000 * row.usd) or "-", placed and numbers(placed.devices) or "none",
     quality_words(row.perplexity_increase))
 end
 
-local function table_text(ranked, top)
-  local lines = { form:format("", "scheme", "TP", "PP", "time", "GiB", "GiB s", "USD/1000", "perplexity above") }
-  for i = 1, math.min(top, #ranked) do lines[#lines + 1] = row_text(ranked[i]) end
+-- Each as if it were alone on the GPUs.
+local function table_text(found, top)
+  local ranked = found.ranked
+  local lines = { form:format("", "scheme", "TP", "PP", "s", "GiB", "GiB s", "USD/1k", "GPUs", "perplexity above") }
+  for i = 1, math.min(top, #ranked) do lines[#lines + 1] = row_text(ranked[i], (found.placed_of { ranked[i] })) end
   if #ranked > top then lines[#lines + 1] = ("    and %d more (--top, --json)\n"):format(#ranked - top) end
   return table.concat(lines)
 end
@@ -94,13 +105,6 @@ local function limits_text(found)
     table.concat(over, ", "))
 end
 
--- "0-3" of neighbours, else "0, 2".
-local function numbers(list)
-  local apart = list[#list] - list[1]
-  if #list > 1 and apart == #list - 1 then return ("%d-%d"):format(list[1], list[#list]) end
-  return table.concat(list, ", ")
-end
-
 local function placed_text(found)
   local placed = found.placed
   if not placed then return found.why.message .. "\n" end
@@ -109,7 +113,6 @@ local function placed_text(found)
   for k, layers in ipairs(placed.layers) do
     local members = {}
     for i = 1, degree do members[i] = placed.devices[(k - 1) * degree + i] end
-    table.sort(members)
     stages[k] = ("%d layers on GPU %s, %s each"):format(layers, numbers(members),
       core.format_bytes(layers * placed.block_bytes))
   end
@@ -181,7 +184,7 @@ function M.main(given)
   given.kernel_set, given.top = given.kernel_set or "modern", given.top or 10
   local found = ts.select(asked(given))
   if not host.json then
-    terminal.say(terminal.wrapped(head_text(found, given)) .. "\n" .. table_text(found.ranked, given.top)
+    terminal.say(terminal.wrapped(head_text(found, given)) .. "\n" .. table_text(found, given.top)
       .. terminal.wrapped(limits_text(found) .. "\n" .. placed_text(found) .. passed_text(found)))
   end
   local beside = given.beside ~= false and batching(found, given) or nil

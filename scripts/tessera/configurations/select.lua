@@ -15,7 +15,8 @@ local read = options.card {
   name = path,
   doc = "Every way to deploy a model on a cluster's GPUs for one request at a time, by the cost models: ranked by an "
     .. "intent, and placed on the GPUs as if nothing else were there. Fields: ranked, refused (rows that cannot run, "
-    .. "with the reason), left_out (shapes that heads or layers forbid), placed or why, fingerprint, intent.",
+    .. "with the reason), left_out (shapes that heads or layers forbid), placed or why, placed_of(rows), "
+    .. "fingerprint, intent.",
   returns = "table",
   options = {
     { name = "model", type = "any", required = true, doc = "Name, file or tessera.Model" },
@@ -92,15 +93,18 @@ return function(given)
   for _, row in ipairs(estimates) do
     if row.refused then refused[#refused + 1] = row end
   end
-  local ranked = wanted:rank(estimates)
+  local ranked, gpus = wanted:rank(estimates), free_gpus(cluster)
+  -- Where the first of some rows goes that has room.
+  local function placed_of(rows)
+    return place(rows, gpus, { num_layers = model.num_layers, policy = opt.policy, account = opt.account })
+  end
   local placed, why
   if #ranked > 0 then
-    placed, why = place(ranked, free_gpus(cluster), { num_layers = model.num_layers, policy = opt.policy,
-      account = opt.account })
+    placed, why = placed_of(ranked)
   else
     why = { code = "infeasible", message = ("%s: no configuration of %s can run on %s%s"):format(path, model.name,
       cluster.name, refused[1] and "; the first: " .. refused[1].refused or ""), reasons = {} }
   end
   return { ranked = ranked, refused = refused, left_out = configurations.left_out, placed = placed, why = why,
-    fingerprint = map, intent = wanted, model = model, cluster = cluster }
+    placed_of = placed_of, fingerprint = map, intent = wanted, model = model, cluster = cluster }
 end
