@@ -211,8 +211,8 @@ local function limits_of(layout, engine)
       .. "more GPUs make room."):format(engine.limits.max_model_len)
   end
   if degree_of(engine) > 1 then
-    limits[#limits + 1] = "tensor parallelism: `--split-mode tensor` is in builds from April 2026 on, experimental there, "
-      .. "and not for every kind of model; `--split-mode layer` runs everywhere, slower for one request."
+    limits[#limits + 1] = "tensor parallelism: `--split-mode tensor` is in builds from April 2026 on, experimental "
+      .. "there, and not for every kind of model; `--split-mode layer` runs everywhere, slower for one request."
   end
   if engine.kv_bitwidth ~= 16 or degree_of(engine) > 1 then
     limits[#limits + 1] = "flash attention: `--flash-attn on` is how builds from September 2025 on say it; before "
