@@ -133,6 +133,19 @@ describe("shared GPUs", function()
     end
   end)
 
+  it("are reserved by who decides first, at one time in the order of models", function()
+    local cost = { base_s = 1 }
+    local served = ts.serve(deployment {
+      { name = "a", step_cost = cost, devices = { 0, 1 }, at_s = 0.5 },
+      { name = "b", step_cost = cost, devices = { 1 } },
+      { name = "c", step_cost = { ttft_s = 3, tpot_s = 1, stage_layers = { 2, 1 } }, devices = { 2, 1 } },
+    }, of_rows { { 1, "b" }, { 1, "a" }, { 1, "c" }, { 1.5, "b" }, { 3.5, "a" } })
+    local ends = {}
+    for i, row in ipairs(served:requests()) do ends[i] = row.last_token_s end
+    -- c passes GPU 2 until 3 and has GPU 1 from there on: it reserved it before b decided its second step, at 3.
+    assert.same({ 3, 2, 4, 5, 6 }, ends)
+  end)
+
   it("are M/D/1 for one model", function()
     local served = ts.serve(deployment { { name = "a", step_cost = { base_s = 1 }, devices = { 2 } } },
       ts.traffic { rate_per_s = 0.5, num_requests = 200000, output_tokens = 1 })

@@ -255,15 +255,6 @@ GeneratedTraffic generate(const TrafficOptions& options, const Sources& sources,
   return Generator(options, sources, path).run();
 }
 
-std::int32_t model_number(Traffic& traffic, std::string_view name) {
-  const auto known = std::find(traffic.models.begin(), traffic.models.end(), name);
-  if (known != traffic.models.end()) {
-    return static_cast<std::int32_t>(known - traffic.models.begin());
-  }
-  traffic.models.emplace_back(name);
-  return static_cast<std::int32_t>(traffic.models.size()) - 1;
-}
-
 void set_classes(const TrafficOptions& options, Traffic& traffic) {
   if (options.classes.empty()) return;
   std::vector<double> shares;
@@ -272,7 +263,10 @@ void set_classes(const TrafficOptions& options, Traffic& traffic) {
   if (names_models) traffic.models.clear();
   for (const RequestClass& each : options.classes) {
     shares.push_back(each.share);
-    if (names_models) models.push_back(model_number(traffic, each.model));
+    if (!names_models) continue;
+    const auto known = std::find(traffic.models.begin(), traffic.models.end(), each.model);
+    models.push_back(static_cast<std::int32_t>(known - traffic.models.begin()));
+    if (known == traffic.models.end()) traffic.models.push_back(each.model);
   }
   const IndexSampler sampler(shares);
   Rng rng = stream_of(options.seed, Draws::classes);

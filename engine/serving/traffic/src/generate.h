@@ -3,7 +3,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "tessera/core/requests.h"
 #include "tessera/serving/traffic_options.h"
@@ -33,9 +32,6 @@ struct GeneratedTraffic {
 /// Requests of options that their check let pass.
 GeneratedTraffic generate(const TrafficOptions& options, const Sources& sources,
                           const std::string& path);
-
-/// The number of a model by its name, a new one where nobody named it before.
-std::int32_t model_number(Traffic& traffic, std::string_view name);
 
 /// Draws classes for the arrivals; requests of one stream are of the same class.
 void set_classes(const TrafficOptions& options, Traffic& traffic);

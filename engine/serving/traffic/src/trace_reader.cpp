@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <unordered_map>
 
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -65,7 +66,7 @@ class TraceReader {
     if (c.model != CsvReader::none) {
       const std::string_view name = csv_.field(c.model);
       if (name.empty()) csv_.refuse("model is empty; each request names the one that it is for");
-      r.model = model_number(traffic_, name);
+      r.model = number_of_model(std::string(name));
     }
     r.priority =
         static_cast<std::int32_t>(optional_integer(c.priority, -1'000'000'000, 1'000'000'000, 0));
@@ -80,6 +81,13 @@ class TraceReader {
       r.cancel_after = time(c.cancel_after, true);
     }
     traffic_.requests.push_back(r);
+  }
+
+  std::int32_t number_of_model(const std::string& name) {
+    const auto [known, is_new] =
+        numbers_.try_emplace(name, static_cast<std::int32_t>(traffic_.models.size()));
+    if (is_new) traffic_.models.push_back(name);
+    return known->second;
   }
 
   void add_prefix(const TraceColumns& c, Request& r) {
@@ -181,6 +189,7 @@ class TraceReader {
   CsvReader csv_;
   bool sort_;
   Traffic traffic_;
+  std::unordered_map<std::string, std::int32_t> numbers_;  ///< of models, by name
   Ticks latest_ = std::numeric_limits<Ticks>::min();
   std::int64_t first_s_ = 0;
 };
