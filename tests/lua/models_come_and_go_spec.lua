@@ -173,6 +173,17 @@ describe("what models that share GPUs are refused for", function()
       strategy(function(_, model)
         return { devices = { 0 }, layers = { 4 }, configuration = model.estimates[1], block_bytes = -1 }
       end), of_rows { { 1, "d" } }))
+    local host, file = require "tessera.host", os.tmpname()
+    require("tessera.core").write_file(file, [[
+      local ts = require "tessera"
+      local function never() while true do end end
+      ts.serve(ts.deployment { cluster = "1xA6000", models = { { name = "a", step_cost = { base_s = 1 } } },
+        strategy = { place = never } }, ts.traffic { rate_per_s = 1, num_requests = 3 })]])
+    local status, _, why = host.run_program({ host.program, "run", "--sandbox", "--sandbox-out", file .. "-out",
+      "--sandbox-time-limit-s", "1", file }, "")
+    host.run_program({ "rm", "-rf", file, file .. "-out" }, "")
+    assert.not_equal(0, status)
+    assert.truthy(why:find("stopped the script at its time limit", 1, true), why)
     raises("invalid_argument", "iserve chooses among estimates", run({ b }, nil, only_b))
     local ok, err = pcall(run({ b }, strategy(function() error("oops", 0) end), only_b))
     assert.is_false(ok)
