@@ -76,19 +76,18 @@ Simulation::Simulation(const Deployment& deployment, const Traffic& traffic,
 std::size_t Simulation::add_engine(const Replica& replica) {
   const std::size_t i = engines_.size();
   const std::set<std::int32_t> devices = devices_of(replica);
-  std::vector<std::size_t> peers;
-  for (std::size_t other = 0; other < i; ++other) {
+  peers_.emplace_back();
+  for (std::size_t other = 0; other < i && !devices.empty(); ++other) {
     if (!meet(devices, devices_of(engines_[other]->replica()))) continue;
-    peers.push_back(other);
+    peers_[i].push_back(other);
     peers_[other].push_back(i);
   }
-  peers_.push_back(std::move(peers));
   // Who comes later may share, too.
-  const auto is_other = [&](const Replica& r) { return &r != &replica; };
   const bool shared =
-      deployment_.models || std::ranges::any_of(deployment_.replicas, [&](const Replica& r) {
-        return is_other(r) && meet(devices, devices_of(r));
-      });
+      deployment_.models ||
+      (!devices.empty() && std::ranges::any_of(deployment_.replicas, [&](const Replica& r) {
+        return &r != &replica && meet(devices, devices_of(r));
+      }));
   engines_.push_back(std::make_unique<EngineRun>(
       replica, traffic_, options_, static_cast<std::int32_t>(i), log_, clocks_, shared));
   start_at_.push_back(kNever);
