@@ -75,6 +75,18 @@ describe("a fingerprint by the engine", function()
     end
   end)
 
+  it_runs("says which shapes cannot run, and goes on", function()
+    local map = fingerprint { configurations = space("smollm2-135m", { "gptq4" }, 3), model = "smollm2-135m",
+      repeats = 1 }
+    for _, row in ipairs(map:estimates { output_tokens = 16 }) do
+      if row.tensor_parallel == 3 then
+        assert.truthy(row.refused:find("cut groups of 128", 1, true), row.refused)
+      else
+        assert.is_true(row.memory_bytes > 49152 * 576 * 2)
+      end
+    end
+  end)
+
   it_runs("refuses what it cannot run", function()
     local configurations = space(small, { "fp16" })
     local function given(options)

@@ -30,8 +30,16 @@ local function form_of(name)
   return form
 end
 
---- use(measure) with what measures a run: { memory_bytes, latency_s, gpu_s, weight_bytes, kv_cache_bytes,
---- scratch_bytes, provenance }, of a model whose weights are there meanwhile. @param most_layers of any run
+-- Heads or groups of codes that the ranks do not share evenly are an answer; all else is an error.
+local function refused(run, why)
+  local of_ranks = type(why) == "table" and (why.code == "invalid_argument" or why.code == "out_of_range")
+  if of_ranks and run.tensor_parallel > 1 then return { refused = why.message } end
+  error(why, 0)
+end
+
+--- use(measure) with what measures a run, { memory_bytes, latency_s, gpu_s, weight_bytes, kv_cache_bytes,
+--- scratch_bytes, provenance } or { refused = why }, of a model whose weights are there meanwhile.
+--- @param most_layers of any run
 return function(opt, configurations, most_layers, use)
   if opt.model == nil then core.refuse(path .. ".model", "the engine runs a model; name a folder, file or shape") end
   local engine = read(opt.engine or {}, path .. ".engine")
@@ -45,10 +53,11 @@ return function(opt, configurations, most_layers, use)
       local loaded = { path = folder, dtype = engine.dtype, device = engine.device, threads = engine.threads }
       for key, value in pairs(forms[run.scheme]) do loaded[key] = value end
       local started = core.clock()
-      local found = measure.deployment(loaded, { num_layers = run.num_layers, tensor_parallel = run.tensor_parallel,
-        pipeline_parallel = run.pipeline_parallel, prompt_tokens = run.prompt_tokens,
-        output_tokens = run.output_tokens, counted = engine.counted,
+      local ok, found = pcall(measure.deployment, loaded, { num_layers = run.num_layers,
+        tensor_parallel = run.tensor_parallel, pipeline_parallel = run.pipeline_parallel,
+        prompt_tokens = run.prompt_tokens, output_tokens = run.output_tokens, counted = engine.counted,
         cache_tokens = run.prompt_tokens + math.max(opt.output_tokens[1], opt.output_tokens[2]) - 1 })
+      if not ok then return refused(run, found) end
       found.gpu_s = (core.clock() - started) * run.tensor_parallel * run.pipeline_parallel
       found.provenance = found.emulated and "emulated" or "measured"
       return found
