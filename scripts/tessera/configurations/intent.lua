@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local sort_by_fields = require "tessera.sort_by_fields"
 
 local path = "ts.intent"
 
@@ -42,27 +43,6 @@ core.document_object {
 
 local Intent = {}
 local private = setmetatable({}, { __mode = "k" })
-
-local function equal(a, b) return math.abs(a - b) <= tolerance * math.max(math.abs(a), math.abs(b)) end
-
--- Sorts list[first..last] by the fields from `level` on; values that are equal but for rounding tie.
-local function sort_by(list, keys, level, first, last)
-  if first >= last or level > #keys then return end
-  local key, part = keys[level], {}
-  for i = first, last do part[#part + 1] = list[i] end
-  table.sort(part, function(a, b)
-    if a[key] ~= b[key] then return a[key] < b[key] end
-    return a.position < b.position
-  end)
-  for i, item in ipairs(part) do list[first + i - 1] = item end
-  local start = first
-  for i = first + 1, last + 1 do
-    if i > last or not equal(list[i][key], list[i - 1][key]) then
-      sort_by(list, keys, level + 1, start, i - 1)
-      start = i
-    end
-  end
-end
 
 local function field_of(row, field, i)
   local value = row[field]
@@ -119,8 +99,8 @@ function Intent:rank(rows)
       table.insert(item.meets and within or beyond, item)
     end
   end
-  sort_by(within, { "value", "num_gpus", "memory_bytes", "latency_s", "index" }, 1, 1, #within)
-  sort_by(beyond, { "excess", "num_gpus", "memory_bytes", "latency_s", "index" }, 1, 1, #beyond)
+  sort_by_fields(within, { "value", "num_gpus", "memory_bytes", "latency_s", "index" })
+  sort_by_fields(beyond, { "excess", "num_gpus", "memory_bytes", "latency_s", "index" })
   local ranked = {}
   for _, list in ipairs { within, beyond } do
     for _, item in ipairs(list) do
