@@ -210,7 +210,7 @@ return function(given)
   for i, pair in ipairs(priced(pairs_of(opt.devices), opt)) do
     for _, strategy in ipairs(opt.strategies) do
       local row = flexllm.candidate(case, pair, strategy, opt.batch_sizes[strategy] or workload.batch_size)
-      row.configuration, row.provenance, row.devices = i - 1, "published", {}
+      row.configuration, row.provenance, row.devices = i - 1, "modelled", {}
       for j, device in ipairs(pair) do row.devices[j] = device.name end
       judge(row, opt.slo.s_per_token)
       rows[#rows + 1] = row
