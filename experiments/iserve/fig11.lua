@@ -37,7 +37,7 @@ return ts.experiment {
   end,
 
   check = function(t)
-    local _, missing = serving.traffic("code", 0.1, serving.sets.i)
+    local missing = serving.missing()
     if missing then return t:skip("not checked: " .. missing.message) end
     local function p50(at, trace, factor, strategy)
       return at({ trace = trace, factor = factor, strategy = strategy }).p50_s

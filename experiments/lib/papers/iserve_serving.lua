@@ -30,9 +30,20 @@ function M.names(set)
   return names
 end
 
+local function path_of(trace) return measured.path(("workloads/azure_2023_%s.csv"):format(trace)) end
+
+--- Why a trace is not here; nil where all are.
+function M.missing()
+  for _, trace in ipairs { "code", "conv" } do
+    local _, why = path_of(trace)
+    if why then return why end
+  end
+  return nil
+end
+
 --- Requests of a trace at a rate factor, a model drawn for each; nil and why where the trace is not here.
 function M.traffic(trace, factor, set)
-  local path, why = measured.path(("workloads/azure_2023_%s.csv"):format(trace))
+  local path, why = path_of(trace)
   if not path then return nil, why end
   local form, classes = M.traces[trace], {}
   for i, name in ipairs(M.names(set)) do classes[i] = { share = 1 / #set, model = name } end
