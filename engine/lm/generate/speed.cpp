@@ -5,7 +5,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/rng.h"
-#include "tessera/lm/generate.h"
+#include "tessera/lm/slots.h"
 
 namespace tessera::lm {
 namespace {
@@ -60,32 +60,66 @@ Speed lengths(const LanguageModel& model, const SpeedRequest& request) {
   return speed;
 }
 
+// Sequences of one length, each with tokens of its own, that go on by as many tokens at a time.
+class SideBySide {
+ public:
+  /// @param tokens those of a sequence behind those of the one before
+  SideBySide(const LanguageModel& model, std::span<const std::int32_t> tokens,
+             std::int64_t batch_size)
+      : model_(model),
+        tokens_(tokens),
+        length_(static_cast<std::int64_t>(tokens.size()) / batch_size),
+        slots_(model, batch_size, length_),
+        steps_(static_cast<std::size_t>(batch_size)),
+        logits_(static_cast<std::size_t>(batch_size * model.shape().vocab_size)) {}
+
+  std::int64_t cache_bytes() const { return slots_.cache().bytes(); }
+
+  void add(std::int64_t count) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const auto slot = static_cast<std::int64_t>(i);
+      steps_[i] = {.tokens = tokens_.subspan(static_cast<std::size_t>(slot * length_ + done_),
+                                             static_cast<std::size_t>(count)),
+                   .context_tokens = done_,
+                   .block_table = slots_.blocks(slot, done_ + count)};
+    }
+    model_.step(steps_, slots_.cache(), logits_);
+    done_ += count;
+  }
+
+ private:
+  const LanguageModel& model_;
+  std::span<const std::int32_t> tokens_;
+  std::int64_t length_, done_ = 0;
+  Slots slots_;
+  std::vector<SequenceStep> steps_;
+  std::vector<float> logits_;
+};
+
 }  // namespace
 
 Speed measure_speed(const LanguageModel& model, const SpeedRequest& request) {
   Speed speed = lengths(model, request);
-  const auto prompt = random_tokens(model, speed.prompt_tokens, request.seed);
-  const auto text =
-      random_tokens(model, speed.context_tokens + speed.output_tokens, request.seed + 1);
-  const auto context = static_cast<std::size_t>(speed.context_tokens);
-  std::vector<float> logits(static_cast<std::size_t>(model.shape().vocab_size));
+  const std::int64_t batch_size = request.batch_size;
+  const std::int64_t length = speed.context_tokens + speed.output_tokens;
+  const auto prompts = random_tokens(model, batch_size * speed.prompt_tokens, request.seed);
+  const auto texts = random_tokens(model, batch_size * length, request.seed + 1);
   for (std::int64_t run = -1; run < request.repeats; ++run) {  // the first one warms caches
     if (request.interrupted && request.interrupted()) break;
-    Sequence prefill(model, speed.prompt_tokens);
-    Sequence decode(model, static_cast<std::int64_t>(text.size()));
+    SideBySide prefill(model, prompts, batch_size);
+    SideBySide decode(model, texts, batch_size);
     Stopwatch watch;
-    prefill.add(prompt, logits);
+    prefill.add(speed.prompt_tokens);
     const double prefill_s = watch.lap_s();
-    decode.add(std::span(text).first(context), logits);
+    decode.add(speed.context_tokens);
     watch.lap_s();
-    for (std::size_t i = context; i < text.size(); ++i) {
-      decode.add(std::span(text).subspan(i, 1), logits);
-    }
+    for (std::int64_t i = 0; i < speed.output_tokens; ++i) decode.add(1);
     const double decode_s = watch.lap_s();
     speed.kv_cache_bytes = decode.cache_bytes();
     if (run < 0) continue;
-    speed.prefill_tok_s.push_back(static_cast<double>(speed.prompt_tokens) / prefill_s);
-    speed.decode_tok_s.push_back(static_cast<double>(speed.output_tokens) / decode_s);
+    speed.prefill_tok_s.push_back(static_cast<double>(batch_size * speed.prompt_tokens) /
+                                  prefill_s);
+    speed.decode_tok_s.push_back(static_cast<double>(batch_size * speed.output_tokens) / decode_s);
     if (request.progress) request.progress(run + 1, request.repeats);
   }
   return speed;

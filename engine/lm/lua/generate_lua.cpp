@@ -56,7 +56,7 @@ std::vector<std::int32_t> prompt_argument(lua_State* L, const LoadedModel& loade
 OptionTable make_speed_options() {
   OptionTable table = lua_kit::option_table<lm::SpeedRequest>(
       {"lm:speed",
-       "How fast one sequence is: a prompt at once, then single tokens.",
+       "How fast sequences are: their prompts at once, then a token of each at a time.",
        "tessera.Speed",
        {}});
   table.options.push_back({.name = "progress",

@@ -184,7 +184,7 @@ const lua_kit::ObjectType<LoadedModel>& lua_kit::object_type<LoadedModel>() {
             "(options: tessera.options.lm.calibrate): tessera.Calibration",
             "Writes the statistics that gptq, awq and indicators read; see lm:calibrate"},
            {"speed", guarded<model_speed>, "(options: tessera.options.lm.speed?): tessera.Speed",
-            "How fast one sequence is; see lm:speed"},
+            "How fast one or several sequences are; see lm:speed"},
            {"describe", guarded<describe_model>, "(): string",
             "What print shows: how each layer is kept"},
            {"to_table", guarded<to_table>, "(): table",

@@ -21,9 +21,9 @@ local function memory()
   return found
 end
 
--- Of a token that is decoded: all weights but an embedding of its own, of which it reads one row, and the keys and
--- values of the context, which grows meanwhile.
-local function bytes_per_token(model, speed)
+-- Of a step that decodes a token of each sequence: all weights but an embedding of its own, of which it reads one row,
+-- and the keys and values of the contexts, which grow meanwhile.
+local function bytes_per_step(model, speed)
   local shape, bytes = model.model, model.weight_bytes
   if not shape.tied_embeddings and model.bitwidths then
     bytes = bytes - shape.vocab_size * shape.hidden_size * (model.dtype == "f32" and 4 or 2)
@@ -51,14 +51,15 @@ local function measure(path, bitwidth, threads, given)
     end
     return model:speed(own)
   end)
+  local batch_size = given.batch_size or 1
   local prefill, prefill_low, prefill_high = on_disk.spread(speed.prefill_tok_s)
   local decode, decode_low, decode_high = on_disk.spread(speed.decode_tok_s)
   return {
-    bitwidth = bitwidth, threads = model.threads, repeats = #speed.decode_tok_s,
+    bitwidth = bitwidth, threads = model.threads, batch_size = batch_size, repeats = #speed.decode_tok_s,
     prompt_tokens = speed.prompt_tokens, context_tokens = speed.context_tokens, output_tokens = speed.output_tokens,
     prefill_tok_s = prefill, prefill_tok_s_low = prefill_low, prefill_tok_s_high = prefill_high,
     decode_tok_s = decode, decode_tok_s_low = decode_low, decode_tok_s_high = decode_high,
-    decode_bytes_per_s = decode and decode * bytes_per_token(model, speed),
+    decode_bytes_per_s = decode and decode / batch_size * bytes_per_step(model, speed),
     load_s = model.load_s, first_token_s = first_token_s, prompt_s = first.prompt_s,
     weight_bytes = model.weight_bytes, kv_cache_bytes = speed.kv_cache_bytes, resident_bytes = resident,
     peak_bytes = memory().VmHWM, partial = #speed.decode_tok_s < (given.repeats or 5),
@@ -104,8 +105,9 @@ local function show(rows, given)
   terminal.say(ts.table(lines, { columns = { "bits", "threads", "prefill tok/s", "decode tok/s", "GB/s",
     "first token s", "weights MiB", "resident MiB", "peak MiB" } }))
   if #rows == 0 then return end
-  print(("prefill of %d tokens, %d tokens decoded after %d; median and range of %d repeats; GB/s: of decoding, weights "
-    .. "and cache; first token: from the start of loading; resident: then, peak: of all"):format(
+  print(("%sprefill of %d tokens, %d tokens decoded after %d; median and range of %d repeats; GB/s: of decoding, "
+    .. "weights and cache; first token: from the start of loading; resident: then, peak: of all"):format(
+    rows[1].batch_size == 1 and "" or ("%d sequences side by side, each: "):format(rows[1].batch_size),
     rows[1].prompt_tokens, rows[1].output_tokens, rows[1].context_tokens, given.repeats or 5))
 end
 

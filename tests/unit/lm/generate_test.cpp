@@ -225,6 +225,16 @@ TEST(Speed, CountsItsRepeats) {
   EXPECT_THROW(measure_speed(model, request), Error);
 }
 
+TEST(Speed, RunsSequencesSideBySide) {
+  const FakeModel model;
+  SpeedRequest request{.prompt_tokens = 17, .context_tokens = 20, .output_tokens = 10};
+  request.repeats = 1;
+  request.batch_size = 3;
+  const Speed found = measure_speed(model, request);
+  EXPECT_EQ(found.decode_tok_s.size(), 1u);
+  EXPECT_EQ(found.kv_cache_bytes, 3 * (3 * 2 * 16 * 4));  // of one: CountsItsRepeats
+}
+
 // The fake model's context is 100 tokens.
 TEST(Speed, TakesLengthsThatTheContextAllows) {
   const FakeModel model;

@@ -15,6 +15,7 @@ struct SpeedRequest {
   std::optional<std::int64_t> context_tokens =
       {};  ///< in the cache when decoding starts; 128, or half
   std::optional<std::int64_t> output_tokens = {};  ///< 128, or what context_tokens leave
+  std::int64_t batch_size = 1;                     ///< sequences that run side by side
   std::int64_t repeats = 5;
   std::uint64_t seed = 0;  ///< of the tokens, which are random
   std::function<bool()> interrupted = {};
@@ -23,8 +24,8 @@ struct SpeedRequest {
 
 /// Of each repeat; fewer where somebody interrupted.
 struct Speed {
-  std::vector<double> prefill_tok_s, decode_tok_s;
-  std::int64_t prompt_tokens = 0, context_tokens = 0, output_tokens = 0;  ///< as measured
+  std::vector<double> prefill_tok_s, decode_tok_s;  ///< of all sequences together
+  std::int64_t prompt_tokens = 0, context_tokens = 0, output_tokens = 0;  ///< of each, as measured
   std::int64_t kv_cache_bytes = 0;  ///< of the cache that decoding used
 };
 
@@ -57,6 +58,12 @@ struct Fields<lm::SpeedRequest> {
            .unit = "tokens",
            .min = 1,
            .max = kTokensRange.high}),
+      field<&Request::batch_size>({.name = "batch_size",
+                                   .doc = "Sequences that are prefilled and decoded side by side; "
+                                          "rates are of all of them",
+                                   .min = 1,
+                                   .max = 1024,
+                                   .as_option = AsOption::defaulted}),
       field<&Request::repeats>({.name = "repeats",
                                 .doc = "How often, after a first time that does not count",
                                 .min = 1,
@@ -72,10 +79,12 @@ struct Fields<lm::SpeedRequest> {
 template <>
 struct Fields<lm::Speed> {
   static constexpr auto list = std::tuple{
-      field<&lm::Speed::prefill_tok_s, NotInFiles>(
-          {.name = "prefill_tok_s", .doc = "Rate of each prefill", .unit = "tok/s"}),
-      field<&lm::Speed::decode_tok_s, NotInFiles>(
-          {.name = "decode_tok_s", .doc = "Rate of each decoding", .unit = "tok/s"}),
+      field<&lm::Speed::prefill_tok_s, NotInFiles>({.name = "prefill_tok_s",
+                                                    .doc = "Rate of each prefill, of all sequences",
+                                                    .unit = "tok/s"}),
+      field<&lm::Speed::decode_tok_s, NotInFiles>({.name = "decode_tok_s",
+                                                   .doc = "Rate of each decoding, of all sequences",
+                                                   .unit = "tok/s"}),
       field<&lm::Speed::prompt_tokens, NotInFiles>(
           {.name = "prompt_tokens", .doc = "Of the prompt", .unit = "tokens"}),
       field<&lm::Speed::context_tokens, NotInFiles>(
@@ -90,7 +99,7 @@ struct Fields<lm::Speed> {
 
 namespace tessera::lm {
 
-/// How fast one sequence is: a prompt at once, then single tokens.
+/// How fast sequences are: their prompts at once, then a token of each at a time.
 /// @throws Error{out_of_range} where the model's context is shorter
 Speed measure_speed(const LanguageModel& model, const SpeedRequest& request);
 
