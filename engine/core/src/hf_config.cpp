@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "families/family.h"
+#include "families/switches.h"
 #include "tessera/core/model_id.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
@@ -18,30 +19,94 @@ struct Family {
   const char* name;
   const char* class_prefix;  ///< of the classes in `architectures`: "Llama" for LlamaForCausalLM
   bool mixture_of_experts;
-  void (*read)(hf::Config& config, ModelShape& model);
+  /// nullptr: a row of switches.cpp says what its layers are.
+  void (*read)(hf::Config& config, ModelShape& model) = nullptr;
 };
 
 // Sorted by name.
-constexpr std::array<Family, 18> kFamilies = {{
+constexpr Family kFamilies[] = {
+    {"apertus", "Apertus", false},
+    {"arcee", "Arcee", false},
+    {"baichuan", "Baichuan", false},
     {"bloom", "Bloom", false, hf::read_bloom},
+    {"codegen", "CodeGen", false, hf::read_gptj},
+    {"cohere", "Cohere", false},
+    {"cohere2", "Cohere2", false},
+    {"deepseek", "Deepseek", true},
     {"deepseek_v2", "DeepseekV2", true, hf::read_deepseek_v2},
     {"deepseek_v3", "DeepseekV3", true, hf::read_deepseek_v3},
+    {"dots1", "Dots1", true},
+    {"ernie4_5", "Ernie4_5", false},
+    {"ernie4_5_moe", "Ernie4_5_Moe", true},
+    {"exaone", "Exaone", false},
+    {"exaone4", "Exaone4", false},
     {"falcon", "Falcon", false, hf::read_falcon},
+    {"gemma", "Gemma", false},
     {"gemma2", "Gemma2", false, hf::read_gemma2},
     {"gemma3", "Gemma3", false, hf::read_gemma3},
+    {"glm", "Glm", false},
+    {"glm4", "Glm4", false},
     {"glm4_moe", "Glm4Moe", true, hf::read_glm4_moe},
     {"gpt2", "GPT2", false, hf::read_gpt2},
+    {"gpt_bigcode", "GPTBigCode", false},
+    {"gpt_neo", "GPTNeo", false, hf::read_gpt_neo},
+    {"gpt_neox", "GPTNeoX", false},
     {"gpt_oss", "GptOss", true, hf::read_gpt_oss},
     {"gptj", "GPTJ", false, hf::read_gptj},
+    {"granite", "Granite", false},
+    {"granitemoe", "GraniteMoe", true},
+    {"helium", "Helium", false},
+    {"hunyuan_v1_dense", "HunYuanDenseV1", false},
+    {"internlm2", "InternLM2", false},
     {"llama", "Llama", false, hf::read_llama},
+    {"llama4_text", "Llama4", true, hf::read_llama4},
+    {"minimax_m2", "MiniMaxM2", true},
+    {"ministral", "Ministral", false},
+    {"ministral3", "Ministral3", false},
     {"mistral", "Mistral", false, hf::read_mistral},
     {"mixtral", "Mixtral", true, hf::read_mixtral},
+    {"mpt", "MPT", false, hf::read_mpt},
+    {"nemotron", "Nemotron", false},
+    {"olmo", "Olmo", false},
+    {"olmo2", "Olmo2", false},
+    {"olmo3", "Olmo3", false},
+    {"olmoe", "Olmoe", true},
     {"opt", "OPT", false, hf::read_opt},
+    {"phi", "Phi", false},
+    {"phi3", "Phi3", false},
+    {"phimoe", "PhiMoE", true},
+    {"qwen", "QWen", false, hf::read_qwen},
     {"qwen2", "Qwen2", false, hf::read_qwen2},
     {"qwen2_moe", "Qwen2Moe", true, hf::read_qwen2_moe},
     {"qwen3", "Qwen3", false, hf::read_qwen3},
     {"qwen3_moe", "Qwen3Moe", true, hf::read_qwen3_moe},
-}};
+    {"seed_oss", "SeedOss", false},
+    {"smollm3", "SmolLM3", false},
+    {"stablelm", "StableLm", false},
+    {"starcoder2", "Starcoder2", false},
+};
+
+// Other names of a model_type, and what a file under that name is saved by.
+struct Alias {
+  std::string_view model_type;
+  std::string_view family;
+  const char* class_prefix;
+};
+constexpr Alias kAliases[] = {
+    {"RefinedWeb", "falcon", "RW"},
+    {"RefinedWebModel", "falcon", "RW"},
+    {"gemma3_text", "gemma3", "Gemma3"},
+    {"kimi_k2", "deepseek_v3", "DeepseekV3"},
+    {"llama4", "llama4_text", "Llama4"},
+    {"qwen2_5_vl", "qwen2", "Qwen2_5_VL"},
+    {"qwen2_5_vl_text", "qwen2", "Qwen2_5_VL"},
+    {"qwen2_vl", "qwen2", "Qwen2VL"},
+    {"qwen2_vl_text", "qwen2", "Qwen2VL"},
+    {"qwen3_vl", "qwen3", "Qwen3VL"},
+    {"qwen3_vl_moe", "qwen3_moe", "Qwen3VLMoe"},
+    {"qwen3_vl_moe_text", "qwen3_moe", "Qwen3VLMoe"},
+    {"qwen3_vl_text", "qwen3", "Qwen3VL"},
+};
 
 // Why a model_type that people are likely to try is refused; the others are simply unknown.
 struct Refusal {
@@ -60,8 +125,6 @@ constexpr Refusal kRefusals[] = {
     {"jamba", "a hybrid with a state-space model"},
     {"kimi_linear", "a hybrid with linear attention"},
     {"lfm2", "a hybrid with convolutions"},
-    {"llama4", "interleaved experts and chunked attention"},
-    {"llama4_text", "interleaved experts and chunked attention"},
     {"mamba", "a state-space model"},
     {"mamba2", "a state-space model"},
     {"mbart", "an encoder-decoder"},
@@ -71,8 +134,6 @@ constexpr Refusal kRefusals[] = {
     {"mt5", "an encoder-decoder"},
     {"nemotron-nas", "layers of unlike widths, some without attention"},
     {"nemotron_h", "a hybrid with a state-space model"},
-    {"phi", "partly shared norms and biases of its own"},
-    {"phi3", "fused projections of its own"},
     {"qwen3_5", "a hybrid with linear attention"},
     {"qwen3_5_moe", "a hybrid with linear attention"},
     {"qwen3_next", "a hybrid with linear attention"},
@@ -88,9 +149,15 @@ std::string known_families_text() { return join(known_model_families(), ", "); }
   refuse(ErrorCode::unsupported, path, "{}; known families: {}", problem, known_families_text());
 }
 
+const Alias* find_alias(std::string_view model_type) {
+  for (const Alias& alias : kAliases) {
+    if (model_type == alias.model_type) return &alias;
+  }
+  return nullptr;
+}
+
 const Family* find_family(std::string_view model_type) {
-  if (model_type == "gemma3_text") model_type = "gemma3";
-  if (model_type == "kimi_k2") model_type = "deepseek_v3";
+  if (const Alias* alias = find_alias(model_type)) model_type = alias->family;
   for (const Family& family : kFamilies) {
     if (model_type == family.name) return &family;
   }
@@ -102,21 +169,18 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
   const Json* classes = config.find("architectures");
   if (classes == nullptr) return;
   if (!classes->is_array()) config.fail("architectures", "an array of class names belongs here");
-  if (classes->empty()) return;
-  const std::string prefix = family.class_prefix;
-  // The second-last is what multimodal Gemma 3 is saved as, the last how early conversions of
-  // Llama 1 spelt it.
-  const std::array<std::string, 6> accepted = {
-      prefix + "ForCausalLM", prefix + "LMHeadModel",           prefix + "Model",
-      prefix + "TextModel",   "Gemma3ForConditionalGeneration", "LLaMAForCausalLM"};
+  const Alias* alias = find_alias(model_type);
+  const std::string prefix = alias == nullptr ? family.class_prefix : alias->class_prefix;
+  // Decoders around which images or sound are read are saved as the last.
+  const std::array<std::string, 5> accepted = {prefix + "ForCausalLM", prefix + "LMHeadModel",
+                                               prefix + "Model", prefix + "TextModel",
+                                               prefix + "ForConditionalGeneration"};
   for (const Json& entry : *classes) {
     if (!entry.is_string()) config.fail("architectures", "an array of class names belongs here");
     const auto name = entry.get<std::string>();
-    const bool own =
-        std::find(accepted.begin(), accepted.begin() + 4, name) != accepted.begin() + 4;
-    const bool alias = (model_type == "gemma3" && name == accepted[4]) ||
-                       (model_type == "llama" && name == accepted[5]);
-    if (!own && !alias) {
+    // How early conversions of Llama 1 spelt it.
+    if (model_type == "llama" && name == "LLaMAForCausalLM") continue;
+    if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
       refuse_family(config.path(), fmt::format("architectures says {}, which is not the decoder of "
                                                "model_type {}",
                                                quote(name), quote(model_type)));
@@ -155,8 +219,9 @@ void check_foreign_fields(hf::Config& config, const Family& family, const std::s
                                   reason.empty() ? "" : " (" + reason + ")"));
 }
 
-// Gemma 3 nests its decoder in a multimodal config that holds the flag for tied embeddings.
-Json text_config_of_gemma3(const Json& config, const std::string& path) {
+// A decoder around which images or sound are read lies in a config of its own, which leaves to the
+// outer one whether embeddings are tied.
+Json text_config_of(const Json& config, const std::string& path) {
   Json text = JsonFields(config, path).at("text_config");
   const JsonFields must_be_object(text, path + ": text_config");
   if (config.contains("tie_word_embeddings") && !text.contains("tie_word_embeddings")) {
@@ -182,6 +247,7 @@ std::vector<std::string> known_model_families() {
 }
 
 std::string reason_not_understood(std::string_view model_type) {
+  if (model_type.ends_with("_text")) model_type.remove_suffix(5);
   for (const Refusal& refusal : kRefusals) {
     if (model_type == refusal.model_type) return std::string(refusal.reason);
   }
@@ -190,28 +256,28 @@ std::string reason_not_understood(std::string_view model_type) {
 
 ModelShape model_from_hf_config(const Json& config, const std::string& name,
                                 const std::string& path) {
-  const std::string model_type = JsonFields(config, path).text("model_type");
-  const Family* family = find_family(model_type);
+  std::string model_type = JsonFields(config, path).text("model_type");
   hf::Config outer(config, path);
+  const bool nested = outer.find("text_config") != nullptr;
+  const Json text = nested ? text_config_of(config, path) : Json();
+  if (nested && text.contains("model_type")) {
+    model_type = JsonFields(text, path + ": text_config").text("model_type");
+  }
+  const Family* family = find_family(model_type);
   if (family == nullptr) refuse_model_type(model_type, path);
-  check_architectures(outer, *family, model_type);
 
   ModelShape model;
   model.name = name;
   model.family = family->name;
   model.source = path;
-  check_foreign_fields(outer, *family, model_type);
-  if (outer.find("text_config") == nullptr) {
-    family->read(outer, model);
-  } else if (model_type == "gemma3") {
-    const Json text = text_config_of_gemma3(config, path);
-    hf::Config inner(text, path + ": text_config");
-    check_foreign_fields(inner, *family, model_type);
+  hf::Config inner(nested ? text : config, nested ? path + ": text_config" : path);
+  if (nested) check_foreign_fields(outer, *family, model_type);
+  check_architectures(inner, *family, model_type);
+  check_foreign_fields(inner, *family, model_type);
+  if (family->read != nullptr) {
     family->read(inner, model);
   } else {
-    refuse_family(path,
-                  fmt::format("text_config: a model_type {} around another model is not understood",
-                              quote(model_type)));
+    hf::read_switches(inner, *hf::find_switches(family->name), model);
   }
   check_record(model, FieldPath{path});
   return model;

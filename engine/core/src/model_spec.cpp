@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "families/switches.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_shape.h"
@@ -56,6 +57,17 @@ const std::map<std::string, Dialect>& dialects() {
       {"qwen3_moe", {.ffn_size = "moe_intermediate_size", .experts = true}},
   };
   return all;
+}
+
+// Families of switches spell their sizes as Llama does; what experts need, a spec has no words for.
+std::optional<Dialect> dialect_of(const std::string& family) {
+  if (const auto found = dialects().find(family); found != dialects().end()) return found->second;
+  const hf::Switches* switches = hf::find_switches(family);
+  if (switches == nullptr || switches->experts.total != nullptr) return std::nullopt;
+  Dialect dialect;
+  dialect.gated = switches->gated;
+  dialect.window = switches->windows.key != nullptr;
+  return dialect;
 }
 
 [[noreturn]] void refuse_spec(const char* field, const std::string& problem,
@@ -146,7 +158,8 @@ void write_window(const ModelSpec& spec, Json& config) {
       config["use_sliding_window"] = true;
       config["max_window_layers"] = 0;
     }
-  } else if (spec.family == "mistral" || spec.family == "mixtral") {
+  } else if (spec.family == "mistral" || spec.family == "mixtral" ||
+             hf::find_switches(spec.family) != nullptr) {
     config["sliding_window"] = nullptr;
   }
 }
@@ -161,8 +174,8 @@ void write_experts(const ModelSpec& spec, Json& config) {
 }  // namespace
 
 ModelShape model_from_spec(const ModelSpec& spec) {
-  const auto found = dialects().find(spec.family);
-  if (found == dialects().end()) {
+  const std::optional<Dialect> found = dialect_of(spec.family);
+  if (!found) {
     const auto known = known_model_families();
     if (std::find(known.begin(), known.end(), spec.family) != known.end()) {
       refuse_spec("family",
@@ -174,7 +187,7 @@ ModelShape model_from_spec(const ModelSpec& spec) {
                             join(known, ", ")),
                 ErrorCode::unsupported);
   }
-  const Dialect& dialect = found->second;
+  const Dialect& dialect = *found;
   check_sizes(spec);
   check_conventions(spec, dialect);
 

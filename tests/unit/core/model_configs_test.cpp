@@ -165,6 +165,99 @@ TEST(ConfigOptions, MixturesOfQwenAndOpenAi) {
   EXPECT_EQ(from_config(full).layer(0).attention_window, std::nullopt);
 }
 
+// Families of switches that no sheet shows, counted by hand.
+TEST(ConfigFamilies, WithoutASheet) {
+  const std::int64_t hidden = 64, ffn = 160, heads = 8, kv_heads = 2, head = 16, vocab = 100;
+  const auto config = [&](const char* type) {
+    return Json{{"model_type", type},       {"hidden_size", hidden},
+                {"num_hidden_layers", 2},   {"num_attention_heads", heads},
+                {"intermediate_size", ffn}, {"num_key_value_heads", kv_heads},
+                {"head_dim", head},         {"vocab_size", vocab}};
+  };
+  const std::int64_t attention = hidden * (heads + 2 * kv_heads) * head + heads * head * hidden;
+  const std::int64_t layer = attention + 3 * hidden * ffn + 2 * hidden;
+  const std::int64_t rest = 2 * vocab * hidden + hidden;
+  EXPECT_EQ(from_config(config("ministral")).num_parameters(), rest + 2 * layer);
+  EXPECT_EQ(from_config(config("ministral")).layer(1).attention_window, 4096);
+  EXPECT_EQ(from_config(config("hunyuan_v1_dense")).num_parameters(),
+            rest + 2 * (layer + 2 * head));
+  EXPECT_EQ(from_config(with(config("helium"), "mlp_bias", true)).num_parameters(),
+            rest + 2 * (layer + 2 * ffn + hidden));
+}
+
+TEST(ConfigFamilies, SwitchesThatAKeyTurns) {
+  const auto other = [](const std::string& name, const char* key, const Json& value) {
+    return from_config(with(config_of(name), key, value)).layer(0).other_parameters -
+           from_config(config_of(name)).layer(0).other_parameters;
+  };
+  const std::int64_t kv = 8 * 128, hidden = 4096;
+  EXPECT_EQ(other("aya-23-8b", "use_qk_norm", true), hidden + kv);
+  EXPECT_EQ(other("glm-4-9b", "attention_bias", false), -(hidden + 2 * 2 * 128));
+  EXPECT_EQ(other("stablelm-zephyr-3b", "use_qkv_bias", true), 3 * 2560);
+  EXPECT_EQ(other("phi-2", "qk_layernorm", true), 4 * 80);
+  EXPECT_EQ(other("mpt-7b", "no_bias", false), 2 * hidden + 4 * hidden + 4 * hidden + hidden);
+  EXPECT_EQ(from_config(with(config_of("starcoderbase-1b"), "multi_query", false)).num_kv_heads,
+            16);
+  EXPECT_EQ(
+      from_config(with(config_of("command-r7b"), "sliding_window", nullptr)).layer_classes.size(),
+      1u);
+  EXPECT_EQ(from_config(with(config_of("llama-4-scout"), "attention_chunk_size", nullptr))
+                .layer_classes.size(),
+            1u);
+  EXPECT_THAT(refusal(with(config_of("qwen-7b"), "intermediate_size", 22017)).what(),
+              HasSubstr("not even"));
+  EXPECT_THAT(refusal(with(config_of("gpt-neo-2.7b"), "attention_layers", {"global"})).what(),
+              HasSubstr("32 names"));
+}
+
+TEST(ConfigFamilies, ADecoderWithEyesIsItsTextConfig) {
+  Json text = config_of("mistral-7b");
+  const Json outer = {{"model_type", "mistral3"},
+                      {"architectures", {"Mistral3ForConditionalGeneration"}},
+                      {"text_config", text},
+                      {"vision_config", {{"model_type", "pixtral"}}}};
+  EXPECT_EQ(from_config(outer), from_config(text));
+  text.erase("model_type");
+  EXPECT_EQ(refusal(with(outer, "text_config", text)).code(), ErrorCode::unsupported);
+  Json eyes = config_of("qwen2.5-7b");
+  eyes["model_type"] = "qwen2_5_vl";
+  eyes["architectures"] = {"Qwen2_5_VLForConditionalGeneration"};
+  EXPECT_EQ(from_config(eyes), from_config(config_of("qwen2.5-7b")));
+}
+
+TEST(ConfigFamilies, FilesOfBeforeFalconWasRenamed) {
+  const Json old = {{"model_type", "RefinedWeb"},
+                    {"architectures", {"RWForCausalLM"}},
+                    {"hidden_size", 8192},
+                    {"n_layer", 60},
+                    {"n_head", 128},
+                    {"n_head_kv", 8},
+                    {"vocab_size", 65024},
+                    {"bias", false}};
+  EXPECT_EQ(from_config(old).num_parameters(), 41'303'293'952);
+}
+
+// As vLLM derives the longest context.
+TEST(ConfigFamilies, ScalingsOfPositionsStretchTheContext) {
+  const auto longest = [](const Json& scaling, const char* key = "rope_scaling") {
+    return from_config(with(config_of("qwen2.5-7b"), key, scaling)).max_context_tokens;
+  };
+  const std::int64_t written = from_config(config_of("qwen2.5-7b")).max_context_tokens;
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 32768}}),
+            131072);
+  EXPECT_EQ(longest({{"rope_type", "yarn"}, {"factor", 2}}), 2 * written);
+  EXPECT_EQ(longest({{"rope_type", "linear"}, {"factor", 2.5}}, "rope_parameters"),
+            written * 5 / 2);
+  EXPECT_EQ(longest({{"type", "dynamic"}, {"factor", 3}}), 3 * written);
+  EXPECT_EQ(longest({{"rope_type", "llama3"}, {"factor", 8}}), written);
+  EXPECT_EQ(longest({{"type", "longrope"}, {"long_factor", {1, 2}}}), written);
+  EXPECT_EQ(longest({{"type", "mrope"}, {"mrope_section", {16, 24, 24}}}), written);
+  EXPECT_EQ(
+      refusal(with(config_of("qwen2.5-7b"), "rope_scaling", {{"type", "yarn"}, {"factor", 1e5}}))
+          .code(),
+      ErrorCode::out_of_range);
+}
+
 TEST(ConfigOptions, QuantizedCheckpointsHaveTheSameShape) {
   const Json config = config_of("llama-3-8b");
   const Json quantized =
@@ -173,13 +266,12 @@ TEST(ConfigOptions, QuantizedCheckpointsHaveTheSameShape) {
 }
 
 TEST(ConfigRefusals, NameTheModelTypeAndTheKnownFamilies) {
-  for (const char* type :
-       {"deepseek_v32", "minicpm3", "mamba", "mamba2", "rwkv", "jamba", "t5", "bart", "llama4",
-        "phi", "phi3", "gemma", "gpt_neox", "RefinedWeb", "bert", "", "opt "}) {
+  for (const char* type : {"deepseek_v32", "minicpm3", "mamba", "mamba2", "rwkv", "jamba", "t5",
+                           "bart", "mllama", "bert", "", "opt "}) {
     const Error error = refusal(with(config_of("llama-3-8b"), "model_type", type));
     EXPECT_EQ(error.code(), ErrorCode::unsupported) << type;
     EXPECT_THAT(error.what(), AllOf(HasSubstr("model_type"), HasSubstr(type),
-                                    HasSubstr("known families: bloom, deepseek_v2")));
+                                    HasSubstr("known families: apertus, arcee")));
   }
   EXPECT_THAT(refusal(with(config_of("llama-3-8b"), "model_type", "minicpm3")).what(),
               HasSubstr("multi-head latent attention"));
@@ -193,7 +285,8 @@ TEST(ConfigRefusals, WhatContradictsTheModelType) {
   EXPECT_EQ(code(with(llama, "num_local_experts", 8)), ErrorCode::unsupported);
   EXPECT_EQ(code(with(llama, "hidden_act", "swiglu")), ErrorCode::unsupported);
   EXPECT_EQ(code(with(llama, "architectures", {"MistralForCausalLM"})), ErrorCode::unsupported);
-  EXPECT_EQ(code(with(llama, "text_config", Json::object())), ErrorCode::unsupported);
+  EXPECT_EQ(code(with(llama, "text_config", Json::object())), ErrorCode::invalid_argument);
+  EXPECT_EQ(code(with(llama, "text_config", {{"model_type", "mamba"}})), ErrorCode::unsupported);
   EXPECT_EQ(code(with(llama, "architectures", "LlamaForCausalLM")), ErrorCode::invalid_argument);
   EXPECT_EQ(code(with(config_of("gpt2"), "add_cross_attention", true)), ErrorCode::unsupported);
   EXPECT_EQ(code(with(config_of("gemma-3-27b"), "text_config", 3)), ErrorCode::invalid_argument);

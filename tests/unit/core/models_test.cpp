@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "case_name.h"
 #include "model_files.h"
@@ -49,8 +50,9 @@ TEST_P(ShippedModel, IsWholeAndConsistent) {
   EXPECT_THAT(model.source, HasSubstr("https://"));
   EXPECT_GT(model.num_parameters(), 0);
   EXPECT_LE(model.num_active_parameters(), model.num_parameters());
-  const bool experts = model.family.ends_with("_moe") || model.family.starts_with("deepseek") ||
-                       model.family == "mixtral" || model.family == "gpt_oss";
+  const std::vector<LinearShape>& linears = model.layer_classes.back().linears;
+  const bool experts = std::any_of(linears.begin(), linears.end(),
+                                   [](const LinearShape& linear) { return linear.num_copies > 1; });
   EXPECT_EQ(model.num_active_parameters() < model.num_parameters(), experts);
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     EXPECT_EQ(model.layer(i).num_heads % model.layer(i).num_kv_heads, 0);
@@ -287,7 +289,11 @@ TEST(ModelShapes, FamiliesAreSortedAndShipped) {
   EXPECT_TRUE(std::is_sorted(families.begin(), families.end()));
   std::map<std::string, int> seen;
   for (const std::string& name : test::shipped_names()) ++seen[shipped(name).family];
-  for (const std::string& family : families) EXPECT_GT(seen[family], 0) << family;
+  // Counted by hand in model_configs_test: ConfigFamilies.
+  const std::set<std::string> not_shipped = {"helium", "hunyuan_v1_dense", "ministral"};
+  for (const std::string& family : families) {
+    EXPECT_EQ(seen[family] == 0, not_shipped.contains(family)) << family;
+  }
 }
 
 TEST(ModelJson, RefusesWhatIsNotAShape) {

@@ -15,7 +15,7 @@ namespace tessera::hf {
 namespace {
 
 // Hugging Face's names of activations that work element by element and so change no shape.
-constexpr std::array<std::string_view, 18> kPointwiseActivations = {"gelu",
+constexpr std::array<std::string_view, 19> kPointwiseActivations = {"gelu",
                                                                     "gelu_10",
                                                                     "gelu_accurate",
                                                                     "gelu_fast",
@@ -32,7 +32,8 @@ constexpr std::array<std::string_view, 18> kPointwiseActivations = {"gelu",
                                                                     "relu6",
                                                                     "sigmoid",
                                                                     "silu",
-                                                                    "swish"};
+                                                                    "swish",
+                                                                    "xielu"};
 
 std::string shown(const Json& value) {
   if (value.is_number()) return json_text(value);
@@ -212,6 +213,32 @@ void check_kv_heads(Config& config, const ModelShape& model) {
     refuse(config.path(), "{} attention heads do not split evenly over {} key-value heads",
            model.num_heads, model.num_kv_heads);
   }
+}
+
+std::int64_t stretched_context(Config& config, std::int64_t tokens) {
+  const char* key = config.find("rope_scaling") != nullptr ? "rope_scaling" : "rope_parameters";
+  const Json* scaling = config.find(key);
+  if (scaling == nullptr || !scaling->is_object()) return tokens;
+  JsonFields fields(*scaling, config.path() + ": " + key);
+  const std::string kind =
+      fields.has("rope_type") ? fields.text("rope_type") : fields.text("type", "default");
+  const bool stretches = kind == "yarn" || kind == "linear" || kind == "dynamic";
+  if (!stretches || !fields.has("factor")) return tokens;
+  constexpr double kMostFactor = 1e4;
+  const double factor = fields.number("factor", 1, kMostFactor);
+  const double before =
+      kind == "yarn" && fields.has("original_max_position_embeddings")
+          ? static_cast<double>(fields.integer("original_max_position_embeddings", kTokensRange.low,
+                                               kTokensRange.high))
+          : static_cast<double>(tokens);
+  const double stretched = std::floor(before * factor + 0.5);
+  if (stretched > static_cast<double>(kTokensRange.high)) {
+    config.fail(key,
+                fmt::format("{} tokens, {} times as many as before, are outside [{}, {}]",
+                            stretched, factor, kTokensRange.low, kTokensRange.high),
+                ErrorCode::out_of_range);
+  }
+  return static_cast<std::int64_t>(stretched);
 }
 
 void read_experts(Config& config, Keys total_keys, LayerDesign& design) {

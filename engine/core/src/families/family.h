@@ -95,13 +95,21 @@ void read_experts(Config& config, Keys total_keys, LayerDesign& design);
 
 /// What the config classes that descend from Llama disagree about.
 struct LlamaDefaults {
-  std::int64_t max_context_tokens;
-  std::optional<std::int64_t> num_kv_heads;  ///< absent: as many as heads
-  std::optional<std::int64_t> head_dim;      ///< absent: hidden_size / num_heads
+  std::int64_t max_context_tokens = 0;
+  std::optional<std::int64_t> num_kv_heads = {};  ///< absent: as many as heads
+  std::optional<std::int64_t> head_dim = {};      ///< absent: hidden_size / num_heads
   bool tied_embeddings = false;
   std::optional<std::int64_t> num_heads = {};   ///< absent: a required field
   std::optional<std::int64_t> vocab_size = {};  ///< absent: a required field
+  /// Width of the feed-forward network over the hidden size; absent: a required field.
+  std::optional<std::int64_t> ffn_ratio = {};
+  bool stretches_context = true;  ///< by rope_scaling; false: what is written is the longest
 };
+/// The longest context where `tokens` are written and rope_scaling (or rope_parameters) stretches
+/// them, as vLLM derives it: YaRN from the length before it, linear and dynamic from what is
+/// written; the other kinds are in what is written already.
+std::int64_t stretched_context(Config& config, std::int64_t tokens);
+
 /// Sizes, embeddings and final norm of a descendant of Llama.
 void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape& model);
 /// Its layer: gated, two RMS norms, no biases.
@@ -116,12 +124,16 @@ void read_gemma2(Config& config, ModelShape& model);
 void read_gemma3(Config& config, ModelShape& model);
 void read_glm4_moe(Config& config, ModelShape& model);
 void read_gpt2(Config& config, ModelShape& model);
+void read_gpt_neo(Config& config, ModelShape& model);
 void read_gpt_oss(Config& config, ModelShape& model);
 void read_gptj(Config& config, ModelShape& model);
 void read_llama(Config& config, ModelShape& model);
+void read_llama4(Config& config, ModelShape& model);
 void read_mistral(Config& config, ModelShape& model);
 void read_mixtral(Config& config, ModelShape& model);
+void read_mpt(Config& config, ModelShape& model);
 void read_opt(Config& config, ModelShape& model);
+void read_qwen(Config& config, ModelShape& model);
 void read_qwen2(Config& config, ModelShape& model);
 void read_qwen2_moe(Config& config, ModelShape& model);
 void read_qwen3(Config& config, ModelShape& model);

@@ -50,7 +50,8 @@ void read_gemma3(Config& config, ModelShape& model) {
                     .head_dim = 256,
                     .tied_embeddings = true,
                     .num_heads = 8,
-                    .vocab_size = 262208},
+                    .vocab_size = 262208,
+                    .stretches_context = false},
                    model);
   LayerDesign design = gemma_design(config, model);
   design.qk_norm = true;

@@ -73,6 +73,19 @@ void add_sparse_layers(Config& config, const LayerDesign& dense, LayerDesign spa
 
 }  // namespace
 
+// Qwen 1 (its own code): seq_length tokens, untied, biases as in Qwen2. intermediate_size is that
+// of gate and up together.
+void read_qwen(Config& config, ModelShape& model) {
+  read_llama_sizes(config, {.max_context_tokens = config.size({"seq_length"}, kTokensRange, 8192)},
+                   model);
+  if (model.ffn_size % 2 != 0)
+    config.fail("intermediate_size", "not even, for two halves of a gate");
+  model.ffn_size /= 2;
+  LayerDesign design = llama_design(model);
+  design.qkv_bias = true;
+  add_layers(model, make_layer(design));
+}
+
 // Qwen2Config defaults: 32 key-value heads, 32768 positions, untied. Biases are not an option:
 // query, key and value have one, the output has none.
 void read_qwen2(Config& config, ModelShape& model) {

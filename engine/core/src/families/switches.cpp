@@ -1,0 +1,313 @@
+// Families that are Llama's layer with switches, and the one reader of all of them. Defaults are
+// those of the config classes of transformers 5 (of the models' own code where it has none).
+#include "switches.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+
+namespace tessera::hf {
+namespace {
+
+bool is_on(Config& config, const Switch& s) {
+  return s.key == nullptr ? s.on : config.flag(s.key, s.on);
+}
+
+constexpr Switch kAlways{.on = true};
+constexpr Switch kAttentionBias{.key = "attention_bias"};
+constexpr Switch kMlpBias{.key = "mlp_bias"};
+constexpr Switch kUseBias{.key = "use_bias"};
+constexpr Windows kWindowWhereWritten{.key = "sliding_window"};
+
+using Table = std::map<std::string_view, Switches>;
+
+// Llama with other defaults, other biases or other norms.
+void add_dense(Table& table) {
+  table["arcee"] = {.sizes = {.max_context_tokens = 4096},
+                    .gated = false,
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .ffn_bias = kMlpBias};
+  table["apertus"] = {.sizes = {.max_context_tokens = 65536},
+                      .gated = false,
+                      .qkv_bias = kAttentionBias,
+                      .output_bias = kAttentionBias,
+                      .qk_norm = QkNorm::head_width};
+  table["baichuan"] = {.sizes = {.max_context_tokens = 4096}};
+  table["cohere"] = {.sizes = {.max_context_tokens = 8192, .tied_embeddings = true},
+                     .norms = 1,
+                     .qkv_bias = kAttentionBias,
+                     .output_bias = kAttentionBias,
+                     .qk_norm = QkNorm::all_heads,
+                     .qk_norm_key = "use_qk_norm"};
+  table["cohere2"] = {.sizes = {.max_context_tokens = 8192, .tied_embeddings = true},
+                      .norms = 1,
+                      .qkv_bias = kAttentionBias,
+                      .output_bias = kAttentionBias,
+                      .windows = {.key = "sliding_window",
+                                  .tokens = 4096,
+                                  .period = 4,
+                                  .period_key = "sliding_window_pattern"}};
+  table["ernie4_5"] = {
+      .sizes = {.max_context_tokens = 131072, .num_kv_heads = 2, .tied_embeddings = true},
+      .qkv_bias = kUseBias,
+      .output_bias = kUseBias,
+      .ffn_bias = kUseBias};
+  table["exaone"] = {.sizes = {.max_context_tokens = 2048}};
+  table["exaone4"] = {.sizes = {.max_context_tokens = 2048, .num_kv_heads = 32},
+                      .qk_norm = QkNorm::head_width,
+                      .windows = {.key = "sliding_window", .tokens = 4096, .period = 4}};
+  table["gemma"] = {.sizes = {.max_context_tokens = 8192,
+                              .num_kv_heads = 16,
+                              .head_dim = 256,
+                              .tied_embeddings = true},
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias};
+  // Only queries, keys and values have biases.
+  table["glm"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 2, .head_dim = 128},
+                  .qkv_bias = {.on = true, .key = "attention_bias"}};
+  table["glm4"] = table["glm"];
+  table["glm4"].norms = 4;
+  table["granite"] = {.sizes = {.max_context_tokens = 2048},
+                      .qkv_bias = kAttentionBias,
+                      .output_bias = kAttentionBias,
+                      .ffn_bias = kMlpBias};
+  table["helium"] = {.sizes = {.max_context_tokens = 4096, .num_kv_heads = 20, .head_dim = 128},
+                     .qkv_bias = kAttentionBias,
+                     .ffn_bias = kMlpBias};
+  table["hunyuan_v1_dense"] = {.sizes = {.max_context_tokens = 2048},
+                               .qkv_bias = kAttentionBias,
+                               .output_bias = kAttentionBias,
+                               .qk_norm = QkNorm::head_width};
+  table["internlm2"] = {.sizes = {.max_context_tokens = 2048},
+                        .qkv_bias = {.key = "bias"},
+                        .output_bias = {.key = "bias"}};
+  table["ministral"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
+                        .windows = {.key = "sliding_window", .tokens = 4096}};
+  table["ministral3"] = {
+      .sizes = {.max_context_tokens = 262144, .num_kv_heads = 8, .head_dim = 128},
+      .windows = kWindowWhereWritten};
+  table["nemotron"] = {.sizes = {.max_context_tokens = 4096},
+                       .gated = false,
+                       .norm_bias = kAlways,
+                       .qkv_bias = kAttentionBias,
+                       .output_bias = kAttentionBias,
+                       .ffn_bias = kMlpBias};
+  table["olmo"] = {.sizes = {.max_context_tokens = 2048},
+                   .norm_weight = false,
+                   .qkv_bias = kAttentionBias,
+                   .output_bias = kAttentionBias};
+  table["olmo2"] = {.sizes = {.max_context_tokens = 2048},
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .qk_norm = QkNorm::all_heads};
+  table["olmo3"] = table["olmo2"];
+  table["olmo3"].windows = {.key = "sliding_window", .tokens = 4096, .period = 4};
+  table["phi3"] = {.sizes = {.max_context_tokens = 4096}, .windows = kWindowWhereWritten};
+  table["seed_oss"] = {.sizes = {.max_context_tokens = 524288, .num_kv_heads = 8, .head_dim = 128},
+                       .qkv_bias = {.on = true, .key = "attention_bias"},
+                       .output_bias = {.key = "attention_out_bias"},
+                       .ffn_bias = kMlpBias};
+  table["smollm3"] = {
+      .sizes = {.max_context_tokens = 32768, .num_kv_heads = 4, .tied_embeddings = true},
+      .qkv_bias = kAttentionBias,
+      .output_bias = kAttentionBias,
+      .ffn_bias = kMlpBias,
+      .windows = kWindowWhereWritten};
+  table["stablelm"] = {.sizes = {.max_context_tokens = 4096, .num_kv_heads = 32},
+                       .norm_bias = kAlways,
+                       .qkv_bias = {.key = "use_qkv_bias"},
+                       .qk_norm = QkNorm::all_heads,
+                       .qk_norm_key = "qk_layernorm"};
+}
+
+// GPT's descendants: no gate, LayerNorms with biases, many biases.
+void add_ungated(Table& table) {
+  // Attention and feed-forward network share a norm.
+  table["phi"] = {.sizes = {.max_context_tokens = 2048},
+                  .gated = false,
+                  .norms = 1,
+                  .norm_bias = kAlways,
+                  .qkv_bias = kAlways,
+                  .output_bias = kAlways,
+                  .ffn_bias = kAlways,
+                  .head_bias = kAlways,
+                  .qk_norm = QkNorm::head_width_and_bias,
+                  .qk_norm_key = "qk_layernorm"};
+  table["gpt_neox"] = {.sizes = {.max_context_tokens = 2048},
+                       .gated = false,
+                       .norm_bias = kAlways,
+                       .qkv_bias = {.on = true, .key = "attention_bias"},
+                       .output_bias = {.on = true, .key = "attention_bias"},
+                       .ffn_bias = kAlways};
+  table["gpt_bigcode"] = {
+      .sizes = {.max_context_tokens = 1024, .tied_embeddings = true, .ffn_ratio = 4},
+      .gated = false,
+      .norm_bias = kAlways,
+      .qkv_bias = kAlways,
+      .output_bias = kAlways,
+      .ffn_bias = kAlways,
+      .learned_positions = kAlways,
+      .multi_query = {.on = true, .key = "multi_query"}};
+  table["starcoder2"] = {
+      .sizes = {.max_context_tokens = 4096, .num_kv_heads = 2, .tied_embeddings = true},
+      .gated = false,
+      .norm_bias = kAlways,
+      .qkv_bias = {.on = true, .key = "use_bias"},
+      .output_bias = {.on = true, .key = "use_bias"},
+      .ffn_bias = {.on = true, .key = "use_bias"},
+      .windows = kWindowWhereWritten};
+}
+
+void add_experts(Table& table) {
+  // DeepSeekMoE, whose attention is Llama's.
+  table["deepseek"] = {.sizes = {.max_context_tokens = 2048},
+                       .experts = {.total = "n_routed_experts",
+                                   .width = "moe_intermediate_size",
+                                   .shared = "n_shared_experts",
+                                   .first_dense = "first_k_dense_replace",
+                                   .step = "moe_layer_freq"}};
+  table["dots1"] = table["deepseek"];
+  table["dots1"].sizes.num_kv_heads = 32;
+  table["dots1"].qkv_bias = table["dots1"].output_bias = kAttentionBias;
+  table["dots1"].qk_norm = QkNorm::head_width;
+  table["dots1"].experts.step = nullptr;
+  table["dots1"].experts.router_bias = true;
+  table["ernie4_5_moe"] = table["ernie4_5"];
+  table["ernie4_5_moe"].sizes.num_kv_heads = 4;
+  table["ernie4_5_moe"].experts = {.total = "moe_num_experts",
+                                   .active = "moe_k",
+                                   .width = "moe_intermediate_size",
+                                   .shared = "moe_num_shared_experts",
+                                   .num_shared = 2,
+                                   .first_dense = "moe_layer_start_index",
+                                   .num_dense = 1,
+                                   .step = "moe_layer_interval",
+                                   .router_bias = true};
+  table["granitemoe"] = {.sizes = {.max_context_tokens = 2048},
+                         .qkv_bias = kAttentionBias,
+                         .output_bias = kAttentionBias,
+                         .experts = {.total = "num_local_experts"}};
+  table["minimax_m2"] = {
+      .sizes = {.max_context_tokens = 196608, .num_kv_heads = 8, .head_dim = 128},
+      .qk_norm = QkNorm::all_heads,
+      .experts = {.total = "num_local_experts", .router_bias = true}};
+  table["olmoe"] = {.sizes = {.max_context_tokens = 4096},
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .qk_norm = QkNorm::all_heads,
+                    .experts = {.total = "num_experts"}};
+  table["phimoe"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
+                     .norm_bias = kAlways,
+                     .qkv_bias = kAttentionBias,
+                     .output_bias = kAttentionBias,
+                     .head_bias = {.key = "lm_head_bias"},
+                     .windows = kWindowWhereWritten,
+                     .experts = {.total = "num_local_experts"}};
+}
+
+std::int64_t qk_norm_parameters(Config& config, const Switches& switches,
+                                const LayerDesign& design) {
+  if (switches.qk_norm_key != nullptr && !config.flag(switches.qk_norm_key, false)) return 0;
+  switch (switches.qk_norm) {
+    case QkNorm::none:
+      return 0;
+    case QkNorm::head_width:
+      return 2 * design.head_dim;
+    case QkNorm::head_width_and_bias:
+      return 4 * design.head_dim;
+    case QkNorm::all_heads:
+      return (design.num_heads + design.num_kv_heads) * design.head_dim;
+  }
+  return 0;
+}
+
+/// The window of each layer.
+std::vector<std::optional<std::int64_t>> read_windows(Config& config, const Windows& windows,
+                                                      const ModelShape& model) {
+  const auto num_layers = static_cast<std::size_t>(model.num_layers);
+  if (windows.key == nullptr) return std::vector<std::optional<std::int64_t>>(num_layers);
+  auto tokens = config.optional_size({windows.key}, kTokensRange);
+  if (!config.written(windows.key)) tokens = windows.tokens;
+  std::int64_t period = windows.period;
+  if (windows.period_key != nullptr)
+    period = config.size({windows.period_key}, kLayersRange, period);
+  const auto sliding = config.sliding_layers(model.num_layers);
+  std::vector<std::optional<std::int64_t>> found;
+  for (std::size_t i = 0; i < num_layers; ++i) {
+    const bool slides =
+        sliding ? (*sliding)[i] : period == 0 || (static_cast<std::int64_t>(i) + 1) % period != 0;
+    found.push_back(slides ? tokens : std::nullopt);
+  }
+  return found;
+}
+
+/// Which layers have experts, and `design` with them.
+std::vector<bool> read_expert_layers(Config& config, const Experts& experts, LayerDesign& design,
+                                     ModelShape& model) {
+  std::vector<bool> sparse(static_cast<std::size_t>(model.num_layers), false);
+  if (experts.total == nullptr) return sparse;
+  constexpr SizeRange kSharedExpertsRange{0, 256};
+  design.num_experts = config.size({experts.total}, kExpertsRange);
+  design.num_active_experts = config.size({experts.active}, {1, design.num_experts});
+  design.ffn_size = model.ffn_size = config.size({experts.width}, kSizeRange);
+  const std::int64_t num_shared =
+      experts.shared == nullptr
+          ? experts.num_shared
+          : config.size({experts.shared}, kSharedExpertsRange, experts.num_shared);
+  design.shared_ffn_size = design.ffn_size * num_shared;
+  const std::int64_t num_dense =
+      experts.first_dense == nullptr
+          ? experts.num_dense
+          : config.size({experts.first_dense}, {0, kLayersRange.high}, experts.num_dense);
+  const std::int64_t step =
+      experts.step == nullptr ? 1 : config.size({experts.step}, kLayersRange, 1);
+  for (std::int64_t i = num_dense; i < model.num_layers; ++i) {
+    sparse[static_cast<std::size_t>(i)] = (i + 1 - num_dense) % step == 0;
+  }
+  return sparse;
+}
+
+}  // namespace
+
+const Switches* find_switches(std::string_view family) {
+  static const Table table = [] {
+    Table made;
+    add_dense(made);
+    add_ungated(made);
+    add_experts(made);
+    return made;
+  }();
+  const auto found = table.find(family);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+void read_switches(Config& config, const Switches& switches, ModelShape& model) {
+  read_llama_sizes(config, switches.sizes, model);
+  if (is_on(config, switches.multi_query)) model.num_kv_heads = 1;
+  if (is_on(config, switches.head_bias)) model.lm_head_parameters += model.vocab_size;
+  if (is_on(config, switches.learned_positions))
+    model.position_embedding_parameters = model.max_context_tokens * model.hidden_size;
+  const std::int64_t norm = (switches.norm_weight ? model.hidden_size : 0) +
+                            (is_on(config, switches.norm_bias) ? model.hidden_size : 0);
+  model.final_other_parameters = norm;
+
+  LayerDesign dense = design_of(model);
+  dense.gated_ffn = switches.gated;
+  dense.qkv_bias = is_on(config, switches.qkv_bias);
+  dense.output_bias = is_on(config, switches.output_bias);
+  dense.ffn_bias = is_on(config, switches.ffn_bias);
+  dense.norm_parameters = switches.norms * norm + qk_norm_parameters(config, switches, dense);
+  LayerDesign sparse = dense;
+  const std::vector<bool> is_sparse = read_expert_layers(config, switches.experts, sparse, model);
+  if (switches.experts.router_bias) sparse.norm_parameters += sparse.num_experts;
+  const auto windows = read_windows(config, switches.windows, model);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    LayerDesign& design = is_sparse[i] ? sparse : dense;
+    design.attention_window = windows[i];
+    add_layer(model, make_layer(design));
+  }
+}
+
+}  // namespace tessera::hf

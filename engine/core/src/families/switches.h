@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string_view>
+
+#include "family.h"
+
+// Families that differ from Llama by switches alone. A new one is a row of the table in
+// switches.cpp; a layer that no switch describes is a reader of its own.
+namespace tessera::hf {
+
+/// What a class does where its key is not written; without a key, what it always does.
+struct Switch {
+  bool on = false;
+  const char* key = nullptr;
+};
+
+/// Norms over queries and keys.
+enum class QkNorm {
+  none,
+  head_width,           ///< a weight per feature of a head, shared by the heads
+  head_width_and_bias,  ///< LayerNorms of that width
+  all_heads             ///< a weight per feature of every head
+};
+
+/// Which layers see a window only. `layer_types`, where written, says it layer by layer.
+struct Windows {
+  const char* key = nullptr;                ///< of the window's tokens; nullptr: no windows
+  std::optional<std::int64_t> tokens = {};  ///< where the key is not written
+  std::int64_t period = 0;  ///< every so many-th layer sees everything; 0: none does
+  const char* period_key = nullptr;
+};
+
+/// A feed-forward network of experts in all layers but the first few.
+struct Experts {
+  const char* total = nullptr;  ///< nullptr: no experts
+  const char* active = "num_experts_per_tok";
+  const char* width = "intermediate_size";
+  const char* shared = nullptr;  ///< experts of that width which every token visits
+  std::int64_t num_shared = 0;
+  const char* first_dense = nullptr;  ///< so many layers are dense
+  std::int64_t num_dense = 0;
+  const char* step = nullptr;  ///< every so many-th layer has them
+  bool router_bias = false;    ///< a number per expert beside the router's matrix
+};
+
+struct Switches {
+  LlamaDefaults sizes = {};
+  bool gated = true;
+  std::int64_t norms = 2;  ///< of a layer, over the hidden size
+  bool norm_weight = true;
+  Switch norm_bias = {};
+  Switch qkv_bias = {}, output_bias = {}, ffn_bias = {}, head_bias = {};
+  Switch learned_positions = {};
+  Switch multi_query = {};  ///< one KV head, whatever else is written
+  QkNorm qk_norm = QkNorm::none;
+  const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
+  Windows windows = {};
+  Experts experts = {};
+};
+
+/// The switches of a family, or nullptr for one that has a reader of its own.
+const Switches* find_switches(std::string_view family);
+
+void read_switches(Config& config, const Switches& switches, ModelShape& model);
+
+}  // namespace tessera::hf
