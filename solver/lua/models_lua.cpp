@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core_lua.h"
 #include "deployment_lua.h"
 #include "engine_lua.h"
@@ -61,8 +63,8 @@ struct Making {
   std::shared_ptr<cost::PriceCache> prices = std::make_shared<cost::PriceCache>();
 };
 
-/// One of a placement's replicas: { pool =, devices =, stage_bytes = }, several where it is a plan
-/// of several.
+/// One of a placement's replicas: { pool =, devices =, stage_bytes =, seats = }, several where it
+/// is a plan of several.
 void read_replicas(lua_State* L, const std::string& path, const Making& making,
                    ModelPlacement& placement) {
   const int table = lua_gettop(L);
@@ -71,6 +73,10 @@ void read_replicas(lua_State* L, const std::string& path, const Making& making,
   options.prices = making.prices;
   with_field(L, table, "pool", path, [&](lua_State*, int index, const std::string& where) {
     options.pools.emplace().push_back(pool_argument(L, index, where));
+  });
+  with_field(L, table, "seats", path, [&](lua_State*, int index, const std::string& where) {
+    std::int64_t& seats = options.pools->front().engine.max_num_seqs;
+    seats = std::max(seats, lua_kit::check_integer(L, index, where, 1, 1 << 20, "requests"));
   });
   std::vector<double> stage_bytes;
   with_field(L, table, "stage_bytes", path, [&](lua_State*, int index, const std::string& where) {

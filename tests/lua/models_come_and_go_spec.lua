@@ -37,12 +37,39 @@ describe("models that come and go", function()
       { name = "b", step_cost = cost, devices = { 0, 1 }, memory_bytes = 2e9 },
       look(19), look(21), look(25),
     }, { strategy = { place = function(view, model)
-      seen[model.name] = { view.gpus[1].total_bytes - view.gpus[1].free_bytes, view.gpus[1].models }
+      seen[model.name] = seen[model.name] or { view.gpus[1].total_bytes - view.gpus[1].free_bytes, view.gpus[1].models }
       return nil, "it looks"
     end } }), of_rows { { 19.5, "a" } })
     assert.same({ 9e9, { "a", "b" } }, seen.look19)
     assert.same({ 9e9, { "a", "b" } }, seen.look21)
     assert.same({ 1e9, { "b" } }, seen.look25)
+  end)
+
+  it("are tried again when another leaves, as long as they have not left", function()
+    local asked = {}
+    local function strategy(view, model)
+      asked[#asked + 1] = ("%s %g"):format(model.name, view.now_s)
+      if view.gpus[1].free_bytes < model.memory_bytes then return nil, "GPU 0 is full" end
+      return { devices = { 0 } }
+    end
+    local function model(name, at_s, until_s)
+      return { name = name, at_s = at_s, until_s = until_s, step_cost = { base_s = 5 }, memory_bytes = 30e9 }
+    end
+    local served = ts.serve(deployment({ model("a", 0, 20), model("b", 10), model("c", 11, 15), model("d", 12, 24.5),
+      model("e", 13) }, { strategy = { place = strategy } }),
+      of_rows { { 19.5, "a" }, { 24, "b" }, { 24.6, "b" }, { 25, "d" } })
+    -- Its last request keeps the memory of a until 24.5, when d leaves.
+    assert.same({ "a 0", "b 10", "c 11", "d 12", "e 13", "b 24.5", "e 24.5" }, asked)
+    local a, b, c, d, e = unpack(served.models)
+    assert.equal("", a.why)
+    assert.equal(24.5, b.placed_at_s)
+    assert.equal("came at 10 s, had no place until another left: GPU 0 is full", b.why)
+    assert.equal(1, b.num_unplaced)
+    assert.equal(1, b.num_finished)
+    for _, other in ipairs { c, d, e } do
+      assert.is_false(other.placed)
+      assert.equal("GPU 0 is full", other.why)
+    end
   end)
 
   it("load before they serve, where loading takes time", function()
@@ -173,6 +200,9 @@ describe("what models that share GPUs are refused for", function()
       strategy(function(_, model)
         return { devices = { 0 }, layers = { 4 }, configuration = model.estimates[1], block_bytes = -1 }
       end), of_rows { { 1, "d" } }))
+    raises("invalid_argument", "seats: a number from 1 on belongs here, not 0", run({ b }, strategy(place {
+      devices = { 0 }, seats = 0 }), only_b))
+    raises("invalid_argument", "seats", run({ b }, strategy(place { devices = { 0 }, seats = 1.5 }), only_b))
     local host, file = require "tessera.host", os.tmpname()
     require("tessera.core").write_file(file, [[
       local ts = require "tessera"

@@ -102,6 +102,39 @@ describe("alpaserve", function()
     assert.equal(math.huge, groups.limit_of {})
   end)
 
+  -- Where a request is one step, so that tokens of another cannot come between. Both models of a group take turns.
+  it("serves first come, first served with a clock for each stage, as its simulator reckons", function()
+    for _, case in ipairs { { 1, 4, 3.6 }, { 2, 2, 1.8 }, { 1, 1, 0.9 }, { 1, 4, 1, 2 } } do
+      local tp, pp, rate_per_s, num_models = unpack(case)
+      local stage_s = 1 / pp * (1 + groups.stage_overhead * pp)
+      local row = { tensor_parallel = tp, pipeline_parallel = pp, ttft_s = 1, tpot_s = 1, memory_bytes = 1,
+        base_bytes = 1 }
+      local taken = with({}, row)
+      taken.ttft_s = stage_s * pp
+      local models, classes = {}, {}
+      for i = 1, num_models or 1 do
+        models[i] = { name = "m" .. i, estimates = { taken }, num_layers = 8 }
+        classes[i] = { share = 1 / (num_models or 1), model = "m" .. i }
+      end
+      local group = { op = tp, pp = pp, devices = {}, clocks = {}, models = {} }
+      for i = 1, tp * pp do group.devices[i] = i - 1 end
+      for k = 1, pp do group.clocks[k] = 0 end
+      for i in ipairs(models) do group.models[i] = taken end
+      local requests = ts.traffic { rate_per_s = rate_per_s, num_requests = 2000, seed = 4, output_tokens = 1,
+        classes = classes }
+      local served = ts.serve(deployment(models, { api_s = groups.request_overhead_s, strategy = {
+        place = function(_, model) return groups.places({ group }, model) end,
+      } }), requests)
+      local waited = 0
+      for _, request in ipairs(served:requests()) do
+        local done = groups.take(group, row, request.arrival_s, 1, math.huge)
+        near(done - request.arrival_s, request.e2e_s, 1e-9)
+        waited = waited + (done - request.arrival_s > stage_s * pp + 0.012 and 1 or 0)
+      end
+      assert.is_true(waited > 300, ("only %d requests waited"):format(waited))
+    end
+  end)
+
   it("drops under load, which alpaserve_no_drop does not", function()
     local models = two_models()
     local dropping = ts.serve(deployment(models, { cluster = "2xA6000", strategy = "alpaserve" }), traffic(6))

@@ -78,12 +78,21 @@ std::vector<DeviceView> Simulation::device_views(Ticks now) {
   return views;
 }
 
+// Those that found no room come here again when another has left; some have left meanwhile, too.
 void Simulation::place(std::size_t model, Ticks now) {
+  const double at_s = deployment_.models->models[model].at_s;
+  const bool is_again = now > to_ticks(at_s, "at_s");
+  if (is_again && std::erase(unplaced_, model) == 0) return;
   ModelRecord& record = log_.models[model];
   const ModelPlacement placement = placer_->place(model, to_seconds(now), device_views(now));
-  record.why = placement.why;
   record.configuration = placement.configuration;
-  if (placement.replicas.empty()) return;
+  if (placement.replicas.empty()) {
+    record.why = placement.why;
+    return unplaced_.push_back(model);
+  }
+  record.why = is_again ? fmt::format("came at {:.6g} s, had no place until another left: {}", at_s,
+                                      record.why)
+                        : "";
   record.placed = now;
   add_placed(model, placement, now);
 }
@@ -125,16 +134,17 @@ void Simulation::add_placed(std::size_t model, const ModelPlacement& placement, 
 void Simulation::leave(std::size_t model, Ticks now) {
   Front& front = fronts_[model];
   front.is_open = false;
+  std::erase(unplaced_, model);
   std::deque<std::int64_t> waiting;
   waiting.swap(front.queue);
   std::vector<std::size_t> engines;
   engines.swap(front.engines);
   for (const std::int64_t request : waiting) reject(request, now, true);
-  for (const std::size_t engine : engines) free_memory(engine);
+  for (const std::size_t engine : engines) free_memory(engine, now);
 }
 
-// Once its model has gone, and nothing is left to do.
-void Simulation::free_memory(std::size_t replica) {
+// Once its model has gone, and nothing is left to do. Who found no room is tried again.
+void Simulation::free_memory(std::size_t replica, Ticks now) {
   const auto model = static_cast<std::size_t>(this->replica(replica).model);
   if (fronts_[model].is_open || !memory_->has(replica)) return;
   const EngineRun& engine = *engines_[replica];
@@ -144,7 +154,11 @@ void Simulation::free_memory(std::size_t replica) {
     return other->replica().model == engine.replica().model &&
            memory_->has(static_cast<std::size_t>(&other - engines_.data()));
   });
-  if (is_last) memory_bytes_ -= log_.models[model].memory_bytes;
+  if (!is_last) return;
+  memory_bytes_ -= log_.models[model].memory_bytes;
+  for (const std::size_t waiting : unplaced_) {
+    push({now, Kind::place, static_cast<std::int64_t>(waiting), 0});
+  }
 }
 
 void Simulation::reject(std::int64_t request, Ticks now, bool is_unplaced) {

@@ -247,7 +247,7 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   try_handovers(replica, now);
   Front& front = front_of_engine(replica);
   if (front.router->is_shared_queue()) drain(front, now);
-  if (memory_) free_memory(replica);
+  if (memory_) free_memory(replica, now);
   ask_start(replica, now);
 }
 
@@ -293,7 +293,7 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
     try_handovers(replica, now);
     Front& front = front_of_engine(replica);
     if (front.router->is_shared_queue()) drain(front, now);
-    if (memory_) free_memory(replica);
+    if (memory_) free_memory(replica, now);
     came(replica, now);
   }
   record.outcome = Outcome::cancelled;

@@ -67,7 +67,7 @@ class Simulation {
   void place(std::size_t model, Ticks now);
   void leave(std::size_t model, Ticks now);
   void add_placed(std::size_t model, const ModelPlacement& placement, Ticks now);
-  void free_memory(std::size_t replica);
+  void free_memory(std::size_t replica, Ticks now);
   std::vector<DeviceView> device_views(Ticks now);
   void reject(std::int64_t request, Ticks now, bool is_unplaced);
   RoutedRequest routed_request(std::int64_t request) const;
@@ -132,7 +132,8 @@ class Simulation {
   std::deque<Replica> placed_;  ///< that came with models
   std::unique_ptr<Placer> placer_;
   std::optional<DeviceMemory> memory_;
-  double memory_bytes_ = 0;  ///< of the models that are there, as their costs count
+  std::vector<std::size_t> unplaced_;  ///< models that came, found no room and have not left
+  double memory_bytes_ = 0;            ///< of the models that are there, as their costs count
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Event current_;
   std::vector<Ticks> start_at_;           ///< of the next start that is to come; kNever: none

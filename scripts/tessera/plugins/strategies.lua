@@ -40,7 +40,9 @@ M.register_strategy = kind:form {
       "Called when a model comes. The view has now_s and gpus: index (from 0), device, total_bytes, free_bytes, load "
       .. "and models. The model has name, index, estimates (rows of a fingerprint), intent, slo, num_layers, at_s and "
       .. "until_s. Returns what ts.place gives: devices (from 0, stage after stage), layers (of each stage), "
-      .. "configuration (a row of estimates), block_bytes; a list of such for several engines; or nil and why" },
+      .. "configuration (a row of estimates), block_bytes; besides seats, the requests that an engine holds at least, "
+      .. "where its max_num_seqs are fewer (as many as stages fill a pipeline); a list of such for several engines; or "
+      .. "nil and why, and is asked again when another model has left" },
     { "route", "fun(request: table, model: table, opt: table): integer?|nil",
       "Called for each request of a model that has a place, instead of a router: now_s, request (from 0), "
       .. "prompt_tokens, max_tokens, priority, slo_class. Returns the model's engine, from 1; nil drops the request" },

@@ -213,14 +213,15 @@ function M.search(gpus, models, traffic, opt)
   return best, best_score
 end
 
---- The places of a model in groups, as a strategy returns them.
+--- The places of a model in groups, as a strategy returns them: with a request for each stage, as the simulator
+--- fills pipelines.
 function M.places(groups, model)
   local list = {}
   for _, group in ipairs(groups) do
     local row = group.models[model.index]
     if row then
       list[#list + 1] = { devices = group.devices, layers = even(model.num_layers, group.pp), configuration = row,
-        block_bytes = (row.weight_bytes or row.base_bytes) / (group.op * model.num_layers) }
+        seats = group.pp, block_bytes = (row.weight_bytes or row.base_bytes) / (group.op * model.num_layers) }
     end
   end
   return list

@@ -59,8 +59,8 @@ end
 local function check_number(value, where, least)
   if value == nil then return nil end
   if type(value) ~= "number" or not (value >= least and value < math.huge) then
-    core.refuse(where, ("%s belongs here, not %s"):format(least == 0 and "a number from 0 on" or "a finite number",
-      tostring(value)))
+    core.refuse(where, ("%s belongs here, not %s"):format(least >= 0 and ("a number from %d on"):format(least)
+      or "a finite number", tostring(value)))
   end
   return value
 end
@@ -138,10 +138,11 @@ local function of_step_cost(model, found)
   return { step_cost = model.step_cost }, bytes
 end
 
--- One engine: { pool =, stage_bytes = }, and layers of its stages.
+-- One engine: { pool =, stage_bytes =, seats = }, and layers of its stages.
 local function engine_of(model, found, where, num_gpus)
   options.plain(found, where, "a place, { devices =, layers =, configuration = }")
   check_devices(found.devices, where, num_gpus)
+  local seats = check_number(found.seats, where .. ".seats", 1)
   local pool, bytes, layers
   if model.estimates then
     pool, bytes = of_estimates(model, found, where)
@@ -153,7 +154,7 @@ local function engine_of(model, found, where, num_gpus)
     layers = {}
   end
   pool.role, pool.engine, pool.devices = "mixed", model.engine, found.devices
-  return { pool = pool, stage_bytes = bytes }, layers
+  return { pool = pool, stage_bytes = bytes, seats = seats }, layers
 end
 
 -- "no_room 3, too_few_gpus 1"

@@ -2,7 +2,7 @@
 -- by estimates from a fingerprint (section 6, step I), takes the first that the GPUs have room for, block by block on
 -- those with most free memory (II), and maps it to GPUs by their load (III): least-loaded, packing, or hybrid, which
 -- packs GPUs below theta. Its code is not public. Assumed, where the paper is silent: theta, the order of equal GPUs,
--- how uneven stages fill up (ts.place says it), and that a model which finds no room is not tried again.
+-- how uneven stages fill up (ts.place says it), and that a model which finds no room is tried again when one leaves.
 
 local ts = require "tessera"
 local core = require "tessera.core"

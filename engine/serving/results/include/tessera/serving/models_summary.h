@@ -66,7 +66,8 @@ struct tessera::Fields<tessera::serving::ModelSummary> {
       field<&M::layers, NotInFiles>({.name = "layers", .doc = "Of the stages of an engine"}),
       field<&M::configuration, NotInFiles>(
           {.name = "configuration", .doc = "What its strategy chose"}),
-      field<&M::why, NotInFiles>({.name = "why", .doc = "It got no place; empty: it did"}),
+      field<&M::why, NotInFiles>(
+          {.name = "why", .doc = "It has no place, or had none when it came; empty: it had one"}),
       field<&M::num_gpus, NotInFiles>({.name = "num_gpus", .doc = "Of an engine of it"}),
       field<&M::memory_bytes, NotInFiles>(
           {.name = "memory_bytes", .doc = "Of its configuration", .unit = "bytes"}),
