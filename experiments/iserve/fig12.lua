@@ -29,8 +29,8 @@ return ts.experiment {
       local least = math.huge
       for _, strategy in ipairs(serving.baselines) do least = math.min(least, at({ strategy = strategy }).p50_s) end
       return at({ strategy = "iserve" }).p50_s / least
-    end, 0, 1, { here = { 3.3, 5 }, why = "AlpaServe drops a tenth of the requests and has replicas with TP 2 in FP16, "
-      .. "where iServe's models wait for each other on the GPUs that they share" })
+    end, 0, 1, { here = { 2.5, 4 }, why = "AlpaServe has replicas with TP 2 in FP16 on GPUs apart; iServe's models "
+      .. "wait for each other on the GPUs that they share" })
     iserve.same(t, "AlpaServe's configurations", function(at)
       local seen, names = {}, {}
       for name in at({ strategy = "alpaserve" }).configurations:gmatch "[^(]*%(%d+, %d+%)" do

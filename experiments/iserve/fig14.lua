@@ -38,10 +38,12 @@ return ts.experiment {
     local missing = serving.missing()
     if missing then return t:skip("not checked: " .. missing.message) end
     local drops = "AlpaServe drops on arrival what would be late, which leaves GPUs to the others; iServe serves all"
-    local below = { [2.5] = {
-      [0.1] = { here = { -0.02, 0 }, why = "alpaserve_no_drop, which knows the trace, answers 2 of 601 more in time" },
-      [0.3] = { here = { -0.12, -0.03 }, why = drops }, [0.4] = { here = { -0.15, -0.04 }, why = drops },
-    } }
+    local spread = "AlpaServe spreads models over all eight GPUs; iServe packs them onto four"
+    local below = {
+      [2.5] = { [0.1] = { here = { -0.08, -0.02 }, why = spread }, [0.3] = { here = { -0.12, -0.03 }, why = drops },
+        [0.4] = { here = { -0.15, -0.04 }, why = drops } },
+      [5] = { [0.1] = { here = { -0.04, -0.005 }, why = spread } },
+    }
     for _, scale in ipairs { 2.5, 5, 7.5 } do
       for _, factor in ipairs(serving.factors) do
         local function attainment(at, strategy)

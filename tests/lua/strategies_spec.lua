@@ -1,4 +1,5 @@
 -- Strategies that ship, and requests that a strategy routes or drops itself.
+local buckets = require "tessera.serving.model_buckets"
 local groups = require "tessera.serving.parallel_groups"
 local sets = require "model_sets"
 local support = require "support"
@@ -133,6 +134,89 @@ describe("alpaserve", function()
       end
       assert.is_true(waited > 300, ("only %d requests waited"):format(waited))
     end
+  end)
+
+  describe("with buckets", function()
+    local function model(name, index, seconds)
+      local rows = {}
+      for _, shape in ipairs { { 1, 1 }, { 1, 2 }, { 2, 1 } } do
+        rows[#rows + 1] = { scheme = "fp16", tensor_parallel = shape[1], pipeline_parallel = shape[2],
+          ttft_s = seconds / shape[1], tpot_s = 1e-9, base_bytes = 1e9, memory_bytes = 1e9, latency_s = seconds }
+      end
+      return { name = name, index = index, estimates = rows, num_layers = 8, slo = { e2e_s = 1.5 * seconds } }
+    end
+    local function requests(counts)
+      local list = {}
+      for i, count in ipairs(counts) do
+        for _ = 1, count do list[#list + 1] = { model = i, num_tokens = 1 } end
+      end
+      return list
+    end
+
+    it("puts models beside each other whose times differ by less than 38 % from a first one's", function()
+      local models = { model("a", 1, 1), model("b", 2, 1.37), model("c", 3, 1.39), model("d", 4, 0.63),
+        model("e", 5, 0.61), model("f", 6, 1.9) }
+      local names = {}
+      for i, bucket in ipairs(buckets.of(models, requests { 1, 2, 3 }, "fp16")) do
+        names[i] = #bucket.requests .. " "
+        for _, own in ipairs(bucket.models) do names[i] = names[i] .. own.name end
+      end
+      assert.same({ "3 abd", "3 cf", "0 e" }, names)
+      assert.is_nil(buckets.of({ { index = 1, estimates = {} } }, {}, "fp16"))
+    end)
+
+    it("splits GPUs in every way, and of many in those that are like the load", function()
+      local three = buckets.of({ model("a", 1, 1), model("b", 2, 2), model("c", 3, 4) }, requests { 1, 1, 1 }, "fp16")
+      local ways = buckets.splits(8, three)
+      assert.equal(21, #ways)
+      assert.same({ 1, 1, 6 }, ways[1])
+      for _, way in ipairs(ways) do assert.equal(8, way[1] + way[2] + way[3]) end
+      local few = buckets.splits(32, three)
+      assert.is_true(#few < 100 and #few > 0)
+      for _, way in ipairs(few) do
+        local sum = way[1] + way[2] / 2 + way[3] / 4
+        assert.is_true(math.abs(way[1] / sum - 1 / 3) < 0.5)
+      end
+      support.raises("invalid_argument", "use_separation: 1000 GPUs can be split among 3 buckets", function()
+        buckets.splits(1000, three)
+      end)
+    end)
+
+    local function search(models, rows, use_separation)
+      local gpus = {}
+      for i = 1, 4 do gpus[i] = { index = i - 1, free_bytes = 8e9 } end
+      return groups.search(gpus, models, of_rows(rows), { schemes = { "fp16" }, most_op = 4, most_requests = 1000,
+        drops = true, use_separation = use_separation })
+    end
+
+    -- One runs on one GPU alone, the other is in time on two alone.
+    it("gives models of unlike size groups of unlike shapes, where that scores more", function()
+      local short, long, rows = model("short", 1, 1), model("long", 2, 10), {}
+      short.estimates, long.slo.e2e_s = { short.estimates[1] }, 6
+      for i = 0, 99 do rows[i + 1] = { 1 + 2.5 * i, i % 4 == 0 and "long" or "short" } end
+      local mixed, low = search({ short, long }, rows, false)
+      local apart, high = search({ short, long }, rows, true)
+      near(0.75, low, 1e-3)
+      near(1, high, 1e-3)
+      for _, group in ipairs(mixed) do assert.same({ 1, 1 }, { group.op, group.pp }) end
+      local shapes = {}
+      for _, group in ipairs(apart) do
+        for index in pairs(group.models) do shapes[#shapes + 1] = ("%d: %d x %d"):format(index, group.op, group.pp) end
+      end
+      table.sort(shapes)
+      assert.same({ "1: 1 x 1", "1: 1 x 1", "2: 2 x 1" }, shapes)
+    end)
+
+    it("looks at requests whose model is there when they come", function()
+      local own, rows = model("a", 1, 1), {}
+      for i = 1, 90 do rows[i] = { 1, "a" } end
+      for i = 91, 100 do rows[i] = { 10 * i, "a" } end
+      local _, all = search({ own }, rows)
+      own.at_s = 2
+      local _, of_its_time = search({ own }, rows)
+      assert.is_true(all < 0.5, all)
+      near(1, of_its_time, 1e-3)
+    end)
   end)
 
   it("drops under load, which alpaserve_no_drop does not", function()

@@ -83,6 +83,11 @@ function M.slowest_s(model, traffic)
   return row.ttft_s + (traffic.mean_output_tokens - 1) * row.tpot_s
 end
 
+-- AlpaServe with buckets, as section 8.2 has it; in its public code they are an option, off.
+local function strategy_of(name)
+  return tostring(name):find "^alpaserve" and { name = name, use_separation = true } or name
+end
+
 --- Models of a set, one for each name. options: set, traffic, intent (or a function of the model's kind), most_tp (of
 --- iServe), slo_scale, together (so many come at a time)
 function M.models(options)
@@ -102,7 +107,7 @@ function M.serve(options)
   local models = M.models(options)
   for _, model in ipairs(options.besides or {}) do models[#models + 1] = model end
   return ts.serve(ts.deployment { cluster = iserve.cluster, engine = { max_num_seqs = 1 }, models = models,
-    strategy = options.strategy }, options.traffic)
+    strategy = strategy_of(options.strategy) }, options.traffic)
 end
 
 --- What figures show of a run.

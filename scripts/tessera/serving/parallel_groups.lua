@@ -5,9 +5,14 @@
 -- stages; GPUs that are left over form groups of powers of two, in stages alone. For each: simulate, go through groups
 -- by fewest requests and models by most unserved ones, add the first pair that has room (weights of the largest stage
 -- alone), until none has. The best has the largest goodput, less the mean latency (s) / 10,000, plus replicas / 10^6.
+--
+-- With use_separation also: models of unlike size have GPUs of their own (model_buckets.lua), each bucket searched by
+-- itself; the split that scores most for all requests is taken, where it is more than the groups of all models score.
 
+local buckets_of = require("tessera.serving.model_buckets").of
 local even = require("tessera.serving.fixed_shape").even
 local row_of = require("tessera.serving.fixed_shape").row
+local splits = require("tessera.serving.model_buckets").splits
 
 local M = {}
 
@@ -91,22 +96,21 @@ function M.first_free(groups, model)
 end
 
 -- Serves the requests: goodput, mean latency (s), and what each group got and each model did not.
-local function simulate(groups, models, requests, drops)
+local function simulate(groups, requests, drops)
   local served, good, latency, unserved = 0, 0, 0, {}
-  for i in ipairs(models) do unserved[i] = 0 end
   for _, group in ipairs(groups) do
     group.count = 0
     for k = 1, group.pp do group.clocks[k] = 0 end
   end
   for _, request in ipairs(requests) do
-    local group, limit = M.first_free(groups, request.model), models[request.model].limit_s
+    local group, limit = M.first_free(groups, request.model), request.limit_s
     local done = group and M.take(group, group.models[request.model], request.at_s, request.num_tokens,
       drops and limit or math.huge)
     if done then
       group.count, served, latency = group.count + 1, served + 1, latency + done - request.at_s
       if done - request.at_s <= limit then good = good + 1 end
     else
-      unserved[request.model] = unserved[request.model] + 1
+      unserved[request.model] = (unserved[request.model] or 0) + 1
     end
   end
   return good / math.max(1, #requests), served > 0 and latency / served or 0, unserved
@@ -118,93 +122,133 @@ local function bytes_in(group, model, row)
 end
 
 -- Adds a model to a group, if it has room and an estimate of that shape.
-local function add(group, models, i, scheme)
-  if group.models[i] then return false end
-  local row = row_of(models[i], scheme, group.op, group.pp)
+local function add(group, model, scheme)
+  if group.models[model.index] then return false end
+  local row = row_of(model, scheme, group.op, group.pp)
   if not row then return false end
-  local bytes = bytes_in(group, models[i], row)
+  local bytes = bytes_in(group, model, row)
   if bytes > group.free then return false end
-  group.models[i], group.free = row, group.free - bytes
+  group.models[model.index], group.free = row, group.free - bytes
   return true
 end
 
-local function sorted(count, less)
-  local order = {}
-  for i = 1, count do order[i] = i end
+-- The items by what `of` says of them, the least first; equal ones as they are.
+local function sorted(items, of)
+  local order, place = {}, {}
+  for i, item in ipairs(items) do
+    order[i], place[item] = item, i
+  end
   table.sort(order, function(a, b)
-    local x, y = less(a), less(b)
+    local x, y = of(a), of(b)
     if x ~= y then return x < y end
-    return a < b
+    return place[a] < place[b]
   end)
   return order
 end
 
+-- Adds one model to one group, the first pair of these orders that has room.
+local function add_first(groups, models, scheme)
+  for _, group in ipairs(groups) do
+    for _, model in ipairs(models) do
+      if add(group, model, scheme) then return true end
+    end
+  end
+  return false
+end
+
 -- Every model once, the largest first, where most memory is free; false where one has no room.
 local function each_once(groups, models, scheme)
-  local order = sorted(#models, function(i)
-    local row = row_of(models[i], scheme, 1, 1)
-    return -(row and row.base_bytes or 0)
-  end)
-  for _, i in ipairs(order) do
-    local by_room, placed = sorted(#groups, function(k) return -groups[k].free end), false
-    for _, k in ipairs(by_room) do
-      placed = add(groups[k], models, i, scheme)
-      if placed then break end
-    end
-    if not placed then return false end
+  local function bytes(model)
+    local row = row_of(model, scheme, 1, 1)
+    return row and row.base_bytes or 0
+  end
+  for _, model in ipairs(sorted(models, function(model) return -bytes(model) end)) do
+    local by_room = sorted(groups, function(group) return -group.free end)
+    if not add_first(by_room, { model }, scheme) then return false end
   end
   return true
 end
 
--- Fills groups up; the score, and how many replicas there are.
-local function fill(groups, models, requests, scheme, drops)
+local function score_of(groups, goodput, latency)
   local replicas = 0
   for _, group in ipairs(groups) do
     for _ in pairs(group.models) do replicas = replicas + 1 end
   end
+  return goodput - latency / 1e4 + replicas / 1e6
+end
+
+-- Fills groups up; the score.
+local function fill(groups, models, requests, scheme, drops)
   while true do
-    local goodput, latency, unserved = simulate(groups, models, requests, drops)
-    local by_load = sorted(#groups, function(k) return groups[k].count end)
-    local by_need = sorted(#models, function(i) return -unserved[i] end)
-    local added = false
-    for _, k in ipairs(by_load) do
-      for _, i in ipairs(by_need) do
-        added = add(groups[k], models, i, scheme)
-        if added then break end
-      end
-      if added then break end
-    end
-    if not added then return goodput - latency / 1e4 + replicas / 1e6, replicas end
-    replicas = replicas + 1
+    local goodput, latency, unserved = simulate(groups, requests, drops)
+    local by_load = sorted(groups, function(group) return group.count end)
+    local by_need = sorted(models, function(model) return -(unserved[model.index] or 0) end)
+    if not add_first(by_load, by_need, scheme) then return score_of(groups, goodput, latency) end
   end
 end
 
--- Requests as the simulator takes them, the first so many.
+-- Requests as the simulator takes them, the first so many of those whose model is there when they come.
 local function requests_of(models, traffic, most)
-  local number, list = {}, {}
-  for i, model in ipairs(models) do number[model.name] = i end
+  local named, list = {}, {}
+  for _, model in ipairs(models) do named[model.name] = model end
   for _, row in ipairs(traffic:requests()) do
-    if row.arrival_s and #list < most then
-      list[#list + 1] = { at_s = row.arrival_s, model = row.model and number[row.model] or 1,
-        num_tokens = row.output_tokens }
+    local model = row.model and named[row.model] or models[1]
+    local is_there = row.arrival_s and row.arrival_s >= (model.at_s or 0)
+      and row.arrival_s < (model.until_s or math.huge)
+    if is_there and #list < most then
+      list[#list + 1] = { at_s = row.arrival_s, model = model.index, num_tokens = row.output_tokens,
+        limit_s = M.limit_of(model) }
     end
   end
   return list
 end
 
+-- The best groups of all these GPUs, and their score.
+local function best_groups(gpus, models, requests, scheme, opt)
+  local best, best_score
+  for _, groups in ipairs(partitions(#gpus, opt.most_op)) do
+    lay_out(groups, gpus)
+    if not opt.once or each_once(groups, models, scheme) then
+      local score = fill(groups, models, requests, scheme, opt.drops)
+      if not best or score > best_score then best, best_score = groups, score end
+    end
+  end
+  return best, best_score
+end
+
+-- The best groups where each bucket has GPUs of its own, and their score for all requests.
+local function best_separated(gpus, models, requests, scheme, opt)
+  local buckets = buckets_of(models, requests, scheme)
+  if not buckets or #buckets < 2 or #buckets > #gpus then return nil end
+  local best, best_score
+  for _, way in ipairs(splits(#gpus, buckets)) do
+    local all, next_gpu = {}, 1
+    for i, bucket in ipairs(buckets) do
+      local own = {}
+      for k = 1, way[i] do own[k] = gpus[next_gpu + k - 1] end
+      next_gpu = next_gpu + way[i]
+      local groups = best_groups(own, bucket.models, bucket.requests, scheme, opt)
+      if not groups then
+        all = nil
+        break
+      end
+      for _, group in ipairs(groups) do all[#all + 1] = group end
+    end
+    local score = all and score_of(all, simulate(all, requests, opt.drops))
+    if score and (not best or score > best_score) then best, best_score = all, score end
+  end
+  return best, best_score
+end
+
 --- The best groups with their models: { { devices, op, pp, models = { [index] = row }, clocks }, ... }, and its score;
 --- nil where `once` is asked for and no partition has room for every model.
---- @param opt schemes, most_op, most_requests, drops, once
+--- @param opt schemes, most_op, most_requests, drops, once, use_separation
 function M.search(gpus, models, traffic, opt)
   local requests, best, best_score = requests_of(models, traffic, opt.most_requests), nil, nil
-  for _, model in ipairs(models) do model.limit_s = M.limit_of(model) end
   for _, scheme in ipairs(opt.schemes) do
-    for _, groups in ipairs(partitions(#gpus, opt.most_op)) do
-      lay_out(groups, gpus)
-      if not opt.once or each_once(groups, models, scheme) then
-        local score = fill(groups, models, requests, scheme, opt.drops)
-        if not best or score > best_score then best, best_score = groups, score end
-      end
+    for _, find in ipairs { best_groups, opt.use_separation and best_separated or nil } do
+      local groups, score = find(gpus, models, requests, scheme, opt)
+      if groups and (not best or score > best_score) then best, best_score = groups, score end
     end
   end
   for _, group in ipairs(best or {}) do
@@ -234,6 +278,8 @@ function M.card(card)
     options = {
       most_op = { type = "integer", default = 4, min = 1, max = 1024, doc = "Operator parallelism at most" },
       most_requests = { type = "integer", default = 5000, min = 1, doc = "Requests of the traffic that it looks at" },
+      use_separation = { type = "boolean", default = false,
+        doc = "Whether models of unlike size may have GPUs of their own, in buckets" },
     },
     prepare = function(view, models, traffic, opt)
       for _, model in ipairs(models) do
@@ -243,7 +289,7 @@ function M.card(card)
         end
       end
       opt.groups = M.search(view.gpus, models, traffic, { schemes = card.schemes(models), most_op = opt.most_op,
-        most_requests = opt.most_requests, drops = card.drops, once = card.once })
+        most_requests = opt.most_requests, drops = card.drops, once = card.once, use_separation = opt.use_separation })
     end,
     place = function(_, model, opt)
       if not opt.groups then return nil, "no partition has room for every model" end

@@ -3,10 +3,11 @@
 -- to groups by its own simulator, sends a request to the group whose last stage is free first, and drops on arrival
 -- what would miss its SLO; it knows rates, SLOs and the trace (tessera/serving/parallel_groups.lua).
 --
--- Assumed: 16 bits; a request's length is known on arrival (its max_tokens); a model has as many requests under way as
--- its pipeline has stages, as that simulator, with a clock for each stage, fills pipelines (and moves a request as a
--- whole from stage to stage, where here its tokens do, so that a prompt holds up the tokens behind it). Not built:
--- buckets of models by latency (use_separation), whose use in the paper is not said.
+-- Assumed: 16 bits; a request's length is known on arrival (its max_tokens); of the trace it knows the requests whose
+-- model is there when they come; a model has as many requests under way as its pipeline has stages, as that simulator,
+-- with a clock for each stage, fills pipelines (and moves a request as a whole from stage to stage, where here its
+-- tokens go, so that a prompt holds up the tokens behind it). Buckets of models by latency (use_separation) are off, as
+-- in its code; iServe's paper says that it has them.
 
 local ts = require "tessera"
 local parallel_groups = require "tessera.serving.parallel_groups"
