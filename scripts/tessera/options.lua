@@ -34,6 +34,18 @@ function M.item_of(item_type)
   end
 end
 
+--- A number from `least` to `most`, both left out: any that is one. `hint`: what to do where there is none.
+function M.number(value, path, least, most, hint)
+  if type(value) ~= "number" or value ~= value then
+    fail(path, ("a number belongs here, not %s%s"):format(type(value) == "number" and "nan" or "a " .. type(value),
+      hint or ""))
+  end
+  if value < (least or -math.huge) or value > (most or math.huge) then
+    core.raise("out_of_range", ("%s: %g is outside [%g, %g]"):format(path, value, least, most), path)
+  end
+  return value
+end
+
 -- What a planner or a heuristic may declare.
 local declared = { number = true, integer = true, boolean = true, string = true, any = true }
 

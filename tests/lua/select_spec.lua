@@ -66,8 +66,6 @@ describe("ts.select", function()
     support.raises("invalid_argument", "'lat' is not a choice; did you mean 'latency'", given {
       intent = { minimise = "lat" } })
     support.raises("invalid_argument", "no policy is called 'packed'", given { policy = "packed" })
-    support.raises("unsupported", "GPUs of 2 types (A100-80G, T4-16G), but a fingerprint is of one", given {
-      cluster = "1xA100-80G+2xT4-16G" })
     support.raises("not_found", "no scheme is called", given { schemes = { "int3" } })
     support.raises("out_of_range", "latency_s", given { intent = { latency_s = -1 } })
     support.raises("invalid_argument", "latency_s", given { intent = { latency_s = 0 / 0 } })
@@ -87,6 +85,13 @@ describe("tessera select", function()
     assert.matches("Goes to: rank 1, int4_kv8, TP 4, PP 1: 80 layers on GPU 0%-3, 8.%d+ GiB each", text)
     assert.matches("Cannot run: 15, as wanda_4_8", text)
     assert.matches("A6000 0.49 USD/h", text)
+  end)
+
+  it("says of which types stages are", function()
+    local status, text, err = run("--model", "llama-2-13b", "--cluster", "1xT4-16G+2xV100-32G", "--no-beside",
+      "--minimise", "latency", "--top", "3")
+    assert.equal(0, status, err)
+    assert.matches("40 layers on GPU 1%-2 %(V100%-32G%)", text)
   end)
 
   it("answers a limit that nothing keeps with the nearest", function()

@@ -46,6 +46,7 @@ int why_not_sharded(lua_State* L) {
 
 void register_cost(lua_State* L) {
   register_profile(L);
+  register_lone_run(L);
   lua_kit::Reference& reference = core_lua::environment(L).reference;
   reference.add(fit_options());
   reference.add(cross_validate_options());
@@ -62,6 +63,7 @@ void register_cost(lua_State* L) {
                             {"calibrate", guarded<calibrate>},
                             {"kernel", guarded<kernel>},
                             {"design_points", guarded<design_points>},
+                            {"pricing", guarded<pricing>},
                             {"lone_run", guarded<lone_run>},
                             {"scheme_quality", guarded<scheme_quality>},
                             {"read_profile_data", guarded<read_profile_data>},

@@ -33,6 +33,8 @@ int fit_profile(lua_State* L);
 int cross_validate(lua_State* L);
 int calibrate(lua_State* L);
 int design_points(lua_State* L);
+void register_lone_run(lua_State* L);
+int pricing(lua_State* L);
 int lone_run(lua_State* L);
 int scheme_quality(lua_State* L);
 int read_profile_data(lua_State* L);

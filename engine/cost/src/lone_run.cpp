@@ -25,37 +25,50 @@ PricingContext with_scheme(PricingContext context, const LoneRunQuery& query) {
   return context;
 }
 
-/// [stage] devices: the first ones of the cluster, in their order.
-std::vector<std::vector<std::size_t>> stage_members(const PricingContext& context,
-                                                    const LoneRunQuery& query) {
+/// The devices that were asked for, or the first ones of the cluster.
+std::vector<std::size_t> devices_of(const PricingContext& context, const LoneRunQuery& query) {
   const auto have = std::ssize(context.cluster.devices);
   const std::int64_t need = query.tensor_parallel * query.pipeline_parallel;
   if (need > have) refuse_run(fmt::format("it takes {} GPUs, the cluster has {}", need, have));
-  std::vector<std::vector<std::size_t>> members(static_cast<std::size_t>(query.pipeline_parallel));
-  std::size_t next = 0;
-  for (auto& stage : members) {
-    stage.resize(static_cast<std::size_t>(query.tensor_parallel));
-    std::iota(stage.begin(), stage.end(), next);
-    next += stage.size();
+  std::vector<std::size_t> devices(static_cast<std::size_t>(need));
+  std::iota(devices.begin(), devices.end(), std::size_t{0});
+  if (query.devices.empty()) return devices;
+  if (std::ssize(query.devices) != need) {
+    refuse("devices", "{} are given, TP {} x PP {} takes {}", query.devices.size(),
+           query.tensor_parallel, query.pipeline_parallel, need);
   }
-  return members;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (query.devices[i] < 0 || query.devices[i] >= have) {
+      refuse("devices", "there is no device {} of {}", query.devices[i], have);
+    }
+    devices[i] = static_cast<std::size_t>(query.devices[i]);
+  }
+  return devices;
 }
 
 /// The model's layers over the stages, the first ones with one more.
 std::vector<Stage> stages_of(const PricingContext& context, const LoneRunQuery& query) {
-  const auto members = stage_members(context, query);
+  const std::vector<std::size_t> devices = devices_of(context, query);
+  const auto num_stages = static_cast<std::size_t>(query.pipeline_parallel);
   std::vector<Stage> stages;
   std::int64_t first = 0;
-  for (std::size_t k = 0; k < members.size(); ++k) {
+  for (std::size_t k = 0; k < num_stages; ++k) {
+    const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(k) * query.tensor_parallel;
     const std::int64_t layers =
         context.model.num_layers / query.pipeline_parallel +
         (std::cmp_less(k, context.model.num_layers % query.pipeline_parallel) ? 1 : 0);
     const std::vector<std::int32_t> bitwidths(static_cast<std::size_t>(layers), query.bitwidth);
-    stages.push_back(
-        {members[k], place_at(k, members.size()), count_layers(context.model, first, bitwidths)});
+    stages.push_back({{begin, begin + query.tensor_parallel},
+                      place_at(k, num_stages),
+                      count_layers(context.model, first, bitwidths)});
     first += layers;
   }
   return stages;
+}
+
+/// Of the kernels of a stage, whose devices are alike.
+double group_size_of(const PricingContext& context, const Stage& stage, std::int32_t bitwidth) {
+  return context.kernel_set.find(context.device(stage.members.front()), bitwidth)->group_size;
 }
 
 /// Groups of weights that share a scale lie along the inputs of a matrix.
@@ -70,9 +83,8 @@ void check_groups(const PricingContext& context, const LoneRunQuery& query, doub
   }
 }
 
-/// The rule of the first device, which every other one has too.
-const KernelRule& check_kernels(const PricingContext& context, const std::vector<Stage>& stages,
-                                const LoneRunQuery& query) {
+void check_kernels(const PricingContext& context, const std::vector<Stage>& stages,
+                   const LoneRunQuery& query) {
   if (query.pipeline_parallel > context.model.num_layers) {
     refuse_run(
         fmt::format("{} stages, but {} layers", query.pipeline_parallel, context.model.num_layers));
@@ -80,8 +92,12 @@ const KernelRule& check_kernels(const PricingContext& context, const std::vector
   if (const auto why = why_not_sharded(context.model, query.tensor_parallel)) refuse_run(*why);
   const std::string& name = context.kernel_set.name;
   for (const Stage& stage : stages) {
+    const std::string& first = context.device(stage.members.front()).name;
     for (const std::size_t member : stage.members) {
       const Device& device = context.device(member);
+      if (device.name != first) {
+        refuse_run(fmt::format("a {} and a {} do not share layers", first, device.name));
+      }
       if (context.kernel_set.find(device, query.bitwidth) == nullptr) {
         const std::string weights =
             query.scheme.empty() ? "weights" : fmt::format("{} weights", query.scheme);
@@ -96,7 +112,6 @@ const KernelRule& check_kernels(const PricingContext& context, const std::vector
       }
     }
   }
-  return *context.kernel_set.find(context.device(stages.front().members.front()), query.bitwidth);
 }
 
 /// One pass over all stages, of a model with `share` of the layers.
@@ -132,11 +147,10 @@ std::vector<double> latencies(const PricingContext& context, const std::vector<S
 }
 
 MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>& stages,
-                        const LoneRunQuery& query, double share, double group_size) {
-  const MemoryQuery asked{.preset = context.memory,
-                          .kv_bitwidth = query.kv_bitwidth,
-                          .group_size = group_size,
-                          .mxfp4_experts = has_mxfp4_experts(context.model)};
+                        const LoneRunQuery& query, double share) {
+  MemoryQuery asked{.preset = context.memory,
+                    .kv_bitwidth = query.kv_bitwidth,
+                    .mxfp4_experts = has_mxfp4_experts(context.model)};
   Workload workload;
   workload.batch_size = 1;
   workload.prompt_tokens = count(query.prompt_tokens);
@@ -147,6 +161,7 @@ MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>&
   MemoryAccount all;
   for (const Stage& stage : stages) {
     const double degree = count(stage.degree());
+    asked.group_size = group_size_of(context, stage, query.bitwidth);
     const MemoryAccount empty = empty_account(context, stage.members, asked);
     all.capacity_bytes += degree * empty.capacity_bytes;
     all.usable_bytes += degree * empty.usable_bytes;
@@ -178,11 +193,13 @@ Provenance provenance_of(const PricingContext& context, const std::vector<Stage>
 LoneRun lone_run(const PricingContext& asked, const LoneRunQuery& query) {
   const PricingContext context = with_scheme(asked, query);
   const std::vector<Stage> stages = stages_of(context, query);
-  const KernelRule& rule = check_kernels(context, stages, query);
-  check_groups(context, query, rule.group_size);
+  check_kernels(context, stages, query);
+  for (const Stage& stage : stages) {
+    check_groups(context, query, group_size_of(context, stage, query.bitwidth));
+  }
   const double share = count(query.num_layers) / count(context.model.num_layers);
   return {.latency_s = latencies(context, stages, query, share),
-          .memory = memory_of(context, stages, query, share, rule.group_size),
+          .memory = memory_of(context, stages, query, share),
           .provenance = provenance_of(context, stages, query)};
 }
 

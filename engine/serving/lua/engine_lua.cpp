@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/args.h"
@@ -65,6 +67,15 @@ const OptionTable& step_cost_options() {
             .min = 0,
             .max = 1e6};
   };
+  static const auto by_stage = [](std::string_view name, std::string_view doc) -> OptionSpec {
+    return {.name = name,
+            .type = OptionType::table,
+            .doc = doc,
+            .unit = "s",
+            .min = 0,
+            .max = 1e6,
+            .lua_type = "number[]"};
+  };
   static const OptionTable table{
       "ts.deployment.step_cost",
       "What a step takes, without a model: a sum of these.",
@@ -81,7 +92,9 @@ const OptionTable& step_cost_options() {
                "one stage",
         .unit = "layers",
         .min = 1,
-        .max = 1e6}},
+        .max = 1e6},
+       by_stage("stage_ttft_s", "Instead of these three: a prompt, on each stage"),
+       by_stage("stage_tpot_s", "And a token")},
       "fun(step: table): number"};
   return table;
 }
@@ -172,6 +185,43 @@ int new_engine(lua_State* L) {
   return 1;
 }
 
+namespace {
+
+/// The seconds of an option, stage by stage.
+std::vector<serving::Ticks> stage_ticks(lua_State* L, const lua_kit::Options& options,
+                                        const char* name) {
+  std::vector<serving::Ticks> ticks;
+  if (options.push(name)) {
+    lua_kit::for_each_item(
+        L, lua_gettop(L), options.path_of(name), [&](std::size_t, const std::string& item) {
+          ticks.push_back(serving::to_ticks(lua_kit::check_number(L, -1, item, 0, 1e6, "s"), item));
+        });
+  }
+  lua_pop(L, 1);
+  return ticks;
+}
+
+std::shared_ptr<const serving::StepCost> cost_by_stage(lua_State* L,
+                                                       const lua_kit::Options& options) {
+  options.refuse_others({"stage_ttft_s", "stage_tpot_s"},
+                        "given beside stage_ttft_s and stage_tpot_s, which say all that a step "
+                        "takes");
+  auto cost = std::make_shared<serving::RequestStepCost>();
+  cost->prompt = stage_ticks(L, options, "stage_ttft_s");
+  cost->token = stage_ticks(L, options, "stage_tpot_s");
+  if (cost->token.empty() || cost->prompt.size() != cost->token.size()) {
+    refuse(options.path_of("stage_tpot_s"), "{} stages, but {} of stage_ttft_s; give as many",
+           cost->token.size(), cost->prompt.size());
+  }
+  if (std::any_of(cost->token.begin(), cost->token.end(),
+                  [](serving::Ticks ticks) { return ticks == 0; })) {
+    refuse(options.path_of("stage_tpot_s"), "give each, above 0");
+  }
+  return cost;
+}
+
+}  // namespace
+
 std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int index,
                                                             const std::string& path) {
   if (lua_type(L, index) == LUA_TFUNCTION) {
@@ -182,6 +232,8 @@ std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int in
   const auto ticks = [&](const char* name) {
     return serving::to_ticks(options.number(name), options.path_of(name));
   };
+  if (options.given("stage_ttft_s") || options.given("stage_tpot_s"))
+    return cost_by_stage(L, options);
   if (options.given("tpot_s") || options.given("ttft_s")) {
     options.refuse_others({"ttft_s", "tpot_s", "stage_layers"},
                           "given beside ttft_s and tpot_s, which say all that a step takes");

@@ -2,6 +2,7 @@
 -- goes, what was passed over and why, and beside it what a server with continuous batching would do.
 
 local core = require "tessera.core"
+local device_types = require "tessera.planning.device_types"
 local grouped = require "tessera.grouped"
 local host = require "tessera.host"
 local stream = require "tessera.cli.stream"
@@ -109,12 +110,13 @@ local function placed_text(found)
   local placed = found.placed
   if not placed then return found.why.message .. "\n" end
   local row, stages = placed.configuration, {}
-  local degree = row.tensor_parallel
+  local degree, is_mixed = row.tensor_parallel, #device_types(found.cluster) > 1
   for k, layers in ipairs(placed.layers) do
     local members = {}
     for i = 1, degree do members[i] = placed.devices[(k - 1) * degree + i] end
-    stages[k] = ("%d layers on GPU %s, %s each"):format(layers, numbers(members),
-      core.format_bytes(layers * placed.block_bytes))
+    stages[k] = ("%d layers on GPU %s%s, %s each"):format(layers, numbers(members),
+      is_mixed and (" (%s)"):format(row.device_types[k]) or "",
+      core.format_bytes(layers * (placed.stage_block_bytes and placed.stage_block_bytes[k] or placed.block_bytes)))
   end
   return ("Goes to: rank %d, %s, TP %d, PP %d: %s%s.\n"):format(placed.rank, row.scheme, row.tensor_parallel,
     row.pipeline_parallel, table.concat(stages, "; "), placed.even and "" or ", unevenly")

@@ -47,7 +47,13 @@ return function(opt, configurations, most_layers, use)
     core.refuse(path .. ".engine.counted", "the time that several threads run is no latency; take threads = 1 with it")
   end
   local forms = {}
-  for _, c in ipairs(configurations) do forms[c.scheme] = forms[c.scheme] or form_of(c.scheme) end
+  for _, c in ipairs(configurations) do
+    if c.device_types then
+      core.refuse(path .. ".configurations", "of several types of GPUs the engine runs on none but this machine's; "
+        .. "take measure = \"profile\", or a function")
+    end
+    forms[c.scheme] = forms[c.scheme] or form_of(c.scheme)
+  end
   return with_weights(opt.model, most_layers, function(folder)
     return use(function(run)
       local loaded = { path = folder, dtype = engine.dtype, device = engine.device, threads = engine.threads }

@@ -40,10 +40,10 @@ local read = options.card {
     { name = "max_gpu_s", type = "number", unit = "s", min = 1e-9, max = 1e12, doc = "Device time that the runs may "
       .. "take: the same are chosen, for the least error" },
     { name = "measure", type = "any", lua_type = "'profile'|'engine'|function", default = "profile",
-      doc = "profile: the cost models answer, for the first GPUs of cluster; engine: really run on this machine; or "
-        .. "function(run) that runs { num_layers, tensor_parallel, pipeline_parallel, scheme, output_tokens (empty "
-        .. "where only memory is wanted), prompt_tokens } and returns { memory_bytes =, latency_s = { t1, t2 } }, or "
-        .. "{ refused = why }" },
+      doc = "profile: the cost models answer, for GPUs of cluster of the types that configurations name, else the "
+        .. "first; engine: really run on this machine; or function(run) that runs { num_layers, tensor_parallel, "
+        .. "pipeline_parallel, device_types, scheme, output_tokens (empty where only memory is wanted), prompt_tokens "
+        .. "} and returns { memory_bytes =, latency_s = { t1, t2 } }, or { refused = why }" },
     { name = "cluster", type = "any", doc = "Cluster, its name, or as \"8xA6000@bridges\", for the cost models" },
     { name = "kernel_set", type = "string", default = "modern", doc = "Whose kernels price the runs" },
     { name = "engine", type = "table", doc = "How the engine runs: { dtype = \"bf16\", device = \"cpu\", threads = 0, "
@@ -69,7 +69,8 @@ core.document_object {
     { "estimates", "(options: table): table[]", "A row per configuration, in order: its fields, ttft_s, tpot_s, "
       .. "latency_s, latency_low_s, latency_high_s (two standard errors away), memory_bytes, base_bytes, block_bytes, "
       .. "weight_bytes (W), activation_bytes (A), pipeline_bytes (A_p), gpu_s, cost_byte_s, usd, error, provenance, "
-      .. "perplexity_increase; or refused" },
+      .. "perplexity_increase; of GPUs of several types by_type: ttft_s, tpot_s, base_bytes and memory_bytes of the "
+      .. "whole on each; or refused" },
   },
 }
 
@@ -84,6 +85,8 @@ local read_estimates = options.card {
       doc = "Of the prompt: that of the runs, as no equation has it" },
     { name = "price_usd_per_h", type = "number", unit = "USD/h", min = 0, max = 1e6,
       doc = "Of a GPU; left out: no usd" },
+    { name = "prices", type = "table", lua_type = "table<string, number>", unit = "USD/h",
+      doc = "By type of GPU, instead, of configurations that name theirs" },
   },
 }
 
@@ -98,6 +101,13 @@ local function layers_of(opt)
   if opt.model ~= nil then return core.model(opt.model).num_layers end
   if not opt.num_layers then core.refuse(path, "give model, or num_layers of the whole model") end
   return opt.num_layers
+end
+
+local function check_types(row, where)
+  options.list(row.device_types, where, "a list of types of GPUs", options.item_of "string")
+  if #row.device_types ~= row.pipeline_parallel then
+    core.refuse(where, ("%d types for %d stages; give one for each"):format(#row.device_types, row.pipeline_parallel))
+  end
 end
 
 -- Copies of rows that are whole.
@@ -115,6 +125,7 @@ local function checked(configurations)
     if type(row.scheme) ~= "string" then
       core.refuse(("%s[%d].scheme"):format(where, i), "the name of a scheme belongs here")
     end
+    if row.device_types ~= nil then check_types(row, ("%s[%d].device_types"):format(where, i)) end
     copies[i] = {}
     for key, value in pairs(row) do copies[i][key] = value end
   end
@@ -162,7 +173,8 @@ local extras = { "weight_bytes", "kv_cache_bytes", "scratch_bytes", "provenance"
 local function new_run(needed, opt)
   return {
     num_layers = needed.num_layers, tensor_parallel = needed.tensor_parallel, scheme = needed.scheme,
-    pipeline_parallel = needed.pipeline_parallel, prompt_tokens = opt.prompt_tokens,
+    pipeline_parallel = needed.pipeline_parallel, device_types = needed.device_types,
+    prompt_tokens = opt.prompt_tokens,
     output_tokens = needed.timed and { opt.output_tokens[1], opt.output_tokens[2] } or {},
     wall_s = 0, gpu_s = 0,
   }
@@ -275,27 +287,62 @@ local function refused(c, why)
   return row
 end
 
-local function estimate(state, c, output_tokens, price)
+-- What the whole would take on GPUs of each of the types of a row, so that the stages' shares make up the row's times.
+local function by_type(state, c, row, types)
+  local result, all = {}, { ttft_s = 0, tpot_s = 0 }
+  for _, own in ipairs(types) do
+    local tpot, ttft = extrapolate.latency_on(state.measured, c, own.name, state.num_layers, state.opt)
+    local parts = state.parts[c.scheme][own.name]
+    result[own.name] = { ttft_s = ttft, tpot_s = tpot, base_bytes = parts.base,
+      memory_bytes = state.opt.memory_method == "M3" and row.memory_bytes or extrapolate.memory_on(c, parts) }
+    all.ttft_s, all.tpot_s = all.ttft_s + own.share * ttft, all.tpot_s + own.share * tpot
+  end
+  for field, sum in pairs(all) do -- as they are, unless stages are priced
+    for _, of_type in pairs(result) do
+      if sum ~= 0 then of_type[field] = of_type[field] * row[field] / sum end
+    end
+  end
+  return result
+end
+
+-- Dollars an hour of a configuration's GPUs; nil where one has no price.
+local function usd_per_h(c, opt)
+  if not opt.prices then return opt.price_usd_per_h and c.num_gpus * opt.price_usd_per_h end
+  local sum = 0
+  for _, name in ipairs(c.device_types or {}) do
+    if not opt.prices[name] then return nil end
+    sum = sum + c.tensor_parallel * opt.prices[name]
+  end
+  return c.device_types and sum or nil
+end
+
+local function estimate(state, c, asked)
   local row = {}
   for key, value in pairs(c) do row[key] = value end
-  local parts = state.parts[c.scheme]
-  local never = extrapolate.why_refused(state.measured, c, parts, state.num_layers, state.opt)
+  local parts, num_layers = state.parts[c.scheme], state.num_layers
+  local never = extrapolate.why_refused(state.measured, c, parts, num_layers, state.opt)
   if never then return refused(c, never) end
-  local memory, memory_error = extrapolate.memory_of(state.measured, c, parts, state.num_layers, state.opt)
-  local tpot, intercept, at = extrapolate.latency_of(state.measured, c, state.num_layers, state.opt)
-  local latency, latency_error = at(output_tokens)
+  local function mean(field)
+    return extrapolate.mean(c, num_layers, function(own) return parts[own][field] end)
+  end
+  local memory, memory_error = extrapolate.memory_of(state.measured, c, parts, num_layers, state.opt)
+  local tpot, intercept, at = extrapolate.latency_of(state.measured, c, num_layers, state.opt)
+  local latency, latency_error = at(asked.output_tokens)
   row.tpot_s, row.ttft_s, row.latency_s, row.memory_bytes = tpot, intercept + tpot, latency, memory
   local why = why_refused(row)
   if why then return refused(c, why) end
-  row.weight_bytes, row.activation_bytes, row.pipeline_bytes = parts.w, parts.a, parts.a_p
-  local run = extrapolate.timed_run(state.measured, c, state.num_layers, state.opt)
+  row.weight_bytes, row.activation_bytes, row.pipeline_bytes = mean "w", mean "a", mean "a_p"
+  local run = extrapolate.timed_run(state.measured, c, num_layers, state.opt)
   row.provenance, row.perplexity_increase = run.provenance, run.perplexity_increase
-  row.base_bytes = parts.base
-  row.block_bytes = parts.base / (c.tensor_parallel * state.num_layers)
+  row.base_bytes = mean "base"
+  row.block_bytes = row.base_bytes / (c.tensor_parallel * num_layers)
   row.gpu_s, row.cost_byte_s = c.num_gpus * latency, memory * latency
-  row.usd = price and row.gpu_s / 3600 * price or nil
+  local price = usd_per_h(c, asked)
+  row.usd = price and price * latency / 3600 or nil
   row.error, row.memory_error = latency_error / latency, memory_error / memory
   row.latency_low_s, row.latency_high_s = latency - 2 * latency_error, latency + 2 * latency_error
+  local types = extrapolate.types(c, num_layers)
+  if #types > 1 then row.by_type = by_type(state, c, row, types) end
   return row
 end
 
@@ -308,8 +355,14 @@ function Fingerprint:estimates(given)
       .. "%d; make a fingerprint with prompt_tokens = %d"):format(state.opt.prompt_tokens, opt.prompt_tokens,
       opt.prompt_tokens))
   end
+  if opt.prices and opt.price_usd_per_h then
+    core.refuse("fingerprint:estimates.prices", "given beside price_usd_per_h; give one or the other")
+  end
+  for name, price in pairs(opt.prices or {}) do
+    options.number(price, ("fingerprint:estimates.prices.%s"):format(tostring(name)), 0, 1e6)
+  end
   local rows = {}
-  for i, c in ipairs(state.configurations) do rows[i] = estimate(state, c, opt.output_tokens, opt.price_usd_per_h) end
+  for i, c in ipairs(state.configurations) do rows[i] = estimate(state, c, opt) end
   return rows
 end
 
@@ -363,14 +416,18 @@ return function(given)
     map.runs = measure_runs(measure, extrapolate.runs(configurations, num_layers, opt), opt)
   end)
   for _, run in ipairs(map.runs) do
-    state.measured[extrapolate.key(run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme)] = run
+    state.measured[extrapolate.key(run.num_layers, run)] = run
     if not run.refused then add_cost(map.cost, run) end
   end
   for _, c in ipairs(configurations) do
-    if not state.parts[c.scheme] then
-      local parts = extrapolate.memory_parts(state.measured, configurations, c.scheme, num_layers, opt)
-      state.parts[c.scheme] = parts
-      for _, note in ipairs(parts.notes) do map.notes[#map.notes + 1] = note end
+    local of_scheme = state.parts[c.scheme] or {}
+    state.parts[c.scheme] = of_scheme
+    for _, own in ipairs(extrapolate.types(c, num_layers)) do
+      if not of_scheme[own.name] then
+        local parts = extrapolate.memory_parts(state.measured, configurations, c.scheme, own.name, num_layers, opt)
+        of_scheme[own.name] = parts
+        for _, note in ipairs(parts.notes) do map.notes[#map.notes + 1] = note end
+      end
     end
   end
   private[map] = state

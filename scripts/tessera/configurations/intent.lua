@@ -45,10 +45,8 @@ local Intent = {}
 local private = setmetatable({}, { __mode = "k" })
 
 local function field_of(row, field, i)
-  local value = row[field]
-  if type(value) == "number" and value == value then return value end
-  local hint = field == "usd" and "; price_usd_per_h of fingerprint:estimates gives it" or ""
-  core.refuse(("intent:rank rows[%d].%s"):format(i, field), "a number belongs here" .. hint)
+  return options.number(row[field], ("intent:rank rows[%d].%s"):format(i, field), nil, nil,
+    field == "usd" and "; price_usd_per_h or prices of fingerprint:estimates gives it" or "")
 end
 
 -- Whether a row's scheme keeps the bound on quality. Of one that nobody has measured nothing can be promised.

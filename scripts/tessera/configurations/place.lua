@@ -2,7 +2,9 @@
 -- take it (iServe, section 6, steps II and III).
 
 local core = require "tessera.core"
+local even_layers = require "tessera.configurations.even_layers"
 local options = require "tessera.options"
+local sort_by_fields = require "tessera.sort_by_fields"
 
 local path = "ts.place"
 
@@ -10,10 +12,12 @@ local read = options.card {
   name = path,
   doc = "A block is what a layer of a shard takes. Step II gives one layer after another to stages on the K GPUs with "
     .. "most free memory; a configuration that does not fit so is passed over. Step III puts even stages on the first "
-    .. "K GPUs of the policy's order that have room for them, else it keeps step II's.",
+    .. "K GPUs of the policy's order that have room for them, else it keeps step II's. A configuration that names "
+    .. "types of GPUs goes to such, each type in an order of its own.",
   parameters = {
-    { "ranked", "table[]", "The best first: tensor_parallel, pipeline_parallel, base_bytes (memory_bytes)" },
-    { "gpus", "table[]", "{ free_bytes =, load = } of each" },
+    { "ranked", "table[]", "The best first: tensor_parallel, pipeline_parallel, base_bytes (memory_bytes), "
+      .. "device_types, by_type" },
+    { "gpus", "table[]", "{ free_bytes =, load =, device = (its type) } of each" },
   },
   returns = "table?, tessera.Error?",
   options = {
@@ -28,26 +32,12 @@ local read = options.card {
   },
 }
 
-local function by(...)
-  local keys = { ... }
-  return function(a, b)
-    for _, key in ipairs(keys) do
-      local x, y = key(a), key(b)
-      if x ~= y then return x < y end
-    end
-    return a.index < b.index
-  end
-end
-local function load(gpu) return gpu.load end
-local function free(gpu) return gpu.free_bytes end
-local function minus(key) return function(gpu) return -key(gpu) end end
+local freest = { "-free_bytes" }
+local orders = { least_loaded = { "load", "-free_bytes" }, packing = { "-load", "free_bytes" } }
 
-local freest = by(minus(free))
-local orders = { least_loaded = by(load, minus(free)), packing = by(minus(load), free) }
-
-local function sorted(list, less)
+local function sorted(list, fields)
   local copy = { unpack(list) }
-  table.sort(copy, less)
+  sort_by_fields(copy, fields, 0)
   return copy
 end
 
@@ -61,12 +51,15 @@ end
 
 -- What a policy of a script returned, as GPUs.
 local function asked(policy, gpus, k)
-  local view = {}
-  for i, gpu in ipairs(gpus) do view[i] = { index = gpu.index, free_bytes = gpu.free_bytes, load = gpu.load } end
+  local view, by_index = {}, {}
+  for i, gpu in ipairs(gpus) do
+    view[i] = { index = gpu.index, free_bytes = gpu.free_bytes, load = gpu.load, device = gpu.device }
+    by_index[gpu.index] = gpu
+  end
   local given, where, seen, list = policy(view, k), path .. ".policy", {}, {}
   options.list(given, where, "a list of 0-based indices of GPUs", options.item_of "number")
   for i, index in ipairs(given) do
-    local gpu = gpus[index + 1]
+    local gpu = by_index[index]
     if not gpu then
       core.refuse(("%s[%d]"):format(where, i), ("there is no GPU %s of %d"):format(tostring(index), #gpus))
     end
@@ -96,13 +89,39 @@ local function chosen(gpus, k, share, opt)
   return { unpack(list, 1, k) }
 end
 
+-- Of each stage its type, `false` where the configuration names none, and what a layer takes of each of its GPUs; and
+-- the GPUs that each type takes.
+local function stages_of(row, opt)
+  local stages, counts = {}, {}
+  for k = 1, row.pipeline_parallel do
+    local own = row.device_types and row.device_types[k] or false
+    local figures = row.by_type and row.by_type[own] or row
+    local bytes = opt.account == "base" and figures.base_bytes or figures.memory_bytes
+    stages[k] = { type = own, block = bytes / (row.tensor_parallel * opt.num_layers) }
+    counts[own] = (counts[own] or 0) + row.tensor_parallel
+  end
+  return stages, counts
+end
+
+-- The GPUs of the stages, of each type the next ones of its order.
+local function dealt(stages, tp, order_of)
+  local list, taken = {}, {}
+  for _, stage in ipairs(stages) do
+    for _ = 1, tp do
+      taken[stage.type] = (taken[stage.type] or 0) + 1
+      list[#list + 1] = order_of[stage.type][taken[stage.type]]
+    end
+  end
+  return list
+end
+
 -- Step II: layers of the stages on the freest GPUs, one to each in turn; nil where they do not all fit.
-local function filled(gpus, tp, pp, block, num_layers)
-  local rooms, layers = {}, {}
-  for stage = 1, pp do
+local function filled(gpus, tp, stages, num_layers)
+  local rooms, layers, pp = {}, {}, #stages
+  for k, stage in ipairs(stages) do
     local least = math.huge
-    for i = (stage - 1) * tp + 1, stage * tp do least = math.min(least, gpus[i].free_bytes) end
-    rooms[stage], layers[stage] = math.floor(least / block), 0
+    for i = (k - 1) * tp + 1, k * tp do least = math.min(least, gpus[i].free_bytes) end
+    rooms[k], layers[k] = math.floor(least / stage.block), 0
   end
   local left, stage = num_layers, 1
   while left > 0 do
@@ -119,57 +138,79 @@ local function filled(gpus, tp, pp, block, num_layers)
   return layers
 end
 
-local function even_layers(num_layers, pp)
-  local layers = {}
-  for stage = 1, pp do layers[stage] = math.floor(num_layers / pp) + (stage <= num_layers % pp and 1 or 0) end
-  return layers
+-- Step III: GPUs for even stages, of each type by the policy and then by their numbers; nil where a type has too few.
+local function evened(by_type, stages, counts, row, opt)
+  local order_of, most = {}, math.ceil(opt.num_layers / row.pipeline_parallel)
+  for _, stage in ipairs(stages) do
+    local own = stage.type
+    if not order_of[own] then
+      order_of[own] = chosen(by_type[own], counts[own], most * stage.block, opt)
+      if not order_of[own] then return nil end
+      table.sort(order_of[own], function(a, b) return a.index < b.index end)
+    end
+  end
+  return dealt(stages, row.tensor_parallel, order_of)
 end
 
-local function indices(gpus, k)
+local function indices(gpus)
   local list = {}
-  for i = 1, k do list[i] = gpus[i].index end
+  for i, gpu in ipairs(gpus) do list[i] = gpu.index end
   return list
 end
 
 -- Where one configuration goes, or nil and a code.
-local function placed(row, gpus, opt)
+--- @param freest_of the GPUs of each type (false: all), with most free memory first
+local function placed(row, by_type, freest_of, opt)
   local tp, pp = row.tensor_parallel, row.pipeline_parallel
-  local k = tp * pp
-  if k > #gpus then return nil, "too_few_gpus" end
+  local stages, counts = stages_of(row, opt)
+  for own, count in pairs(counts) do
+    if count > #(by_type[own] or {}) then return nil, "too_few_gpus" end
+  end
   if pp > opt.num_layers then return nil, "too_many_stages" end
-  local bytes = opt.account == "base" and row.base_bytes or row.memory_bytes
-  local block = bytes / (tp * opt.num_layers)
-  local by_room = sorted(gpus, freest)
-  local layers = filled(by_room, tp, pp, block, opt.num_layers)
+  local gpus = dealt(stages, tp, freest_of)
+  local layers = filled(gpus, tp, stages, opt.num_layers)
   if not layers then return nil, "no_room" end
-  local found = { block_bytes = block, devices = indices(by_room, k), layers = layers, even = false }
-  local even = chosen(gpus, k, math.ceil(opt.num_layers / pp) * block, opt)
-  if even then
-    table.sort(even, function(a, b) return a.index < b.index end)
-    found.devices, found.layers, found.even = indices(even, k), even_layers(opt.num_layers, pp), true
+  local even = evened(by_type, stages, counts, row, opt)
+  local found = { devices = indices(even or gpus), layers = even and even_layers(opt.num_layers, pp) or layers,
+    even = even ~= nil, block_bytes = stages[1].block }
+  if row.by_type then
+    found.stage_block_bytes = {}
+    for k, stage in ipairs(stages) do found.stage_block_bytes[k] = stage.block end
   end
   return found
 end
 
-local function check_number(value, where, least, most)
-  if type(value) ~= "number" or value ~= value or value < least or value > most then
-    core.raise("out_of_range", ("%s: a number in [%g, %g] belongs here"):format(where, least, most), where)
+local function check_row(row, where, opt)
+  if type(row) ~= "table" then core.refuse(where, ("a table belongs here, not a %s"):format(type(row))) end
+  for _, field in ipairs { "tensor_parallel", "pipeline_parallel" } do
+    options.number(row[field], ("%s.%s"):format(where, field), 1, 1024)
+  end
+  local field = opt.account == "base" and "base_bytes" or "memory_bytes"
+  options.number(row[field], ("%s.%s"):format(where, field), 1, 1e18)
+  local types = row.device_types
+  if types == nil then return end
+  if type(types) ~= "table" or #types ~= row.pipeline_parallel then
+    core.refuse(where .. ".device_types", ("a list of %d types belongs here, one for each stage"):format(
+      row.pipeline_parallel))
+  end
+  for _, name in ipairs(row.by_type and types or {}) do
+    options.number((row.by_type[name] or {})[field], ("%s.by_type.%s.%s"):format(where, tostring(name), field), 1, 1e18)
   end
 end
 
 local function check(ranked, gpus, opt)
+  local typed = false
   options.list(ranked, path .. " ranked", "a list of rows", function(row, where)
-    if type(row) ~= "table" then core.refuse(where, ("a table belongs here, not a %s"):format(type(row))) end
-    for _, field in ipairs { "tensor_parallel", "pipeline_parallel" } do
-      check_number(row[field], ("%s.%s"):format(where, field), 1, 1024)
-    end
-    local field = opt.account == "base" and "base_bytes" or "memory_bytes"
-    check_number(row[field], ("%s.%s"):format(where, field), 1, 1e18)
+    check_row(row, where, opt)
+    typed = typed or row.device_types ~= nil
   end)
   options.list(gpus, path .. " gpus", "a list of { free_bytes =, load = }", function(gpu, where)
     if type(gpu) ~= "table" then core.refuse(where, ("a table belongs here, not a %s"):format(type(gpu))) end
-    check_number(gpu.free_bytes, where .. ".free_bytes", 0, 1e18)
-    if gpu.load ~= nil then check_number(gpu.load, where .. ".load", 0, 1) end
+    options.number(gpu.free_bytes, where .. ".free_bytes", 0, 1e18)
+    if gpu.load ~= nil then options.number(gpu.load, where .. ".load", 0, 1) end
+    if typed and type(gpu.device) ~= "string" then
+      core.refuse(where .. ".device", "name its type: configurations are of types of GPUs")
+    end
   end)
   local known = { "hybrid", "least_loaded", "packing" }
   if type(opt.policy) ~= "function" and opt.policy ~= "hybrid" and not orders[opt.policy] then
@@ -178,16 +219,27 @@ local function check(ranked, gpus, opt)
   end
 end
 
+-- GPUs by type; under `false` all of them.
+local function by_type_of(gpus)
+  local by_type = { [false] = {} }
+  for i, gpu in ipairs(gpus) do
+    local own = { index = i - 1, position = i, free_bytes = gpu.free_bytes, load = gpu.load or 0, device = gpu.device }
+    for _, name in ipairs { false, gpu.device } do
+      by_type[name] = by_type[name] or {}
+      table.insert(by_type[name], own)
+    end
+  end
+  return by_type
+end
+
 return function(ranked, gpus, given)
   local opt = read(given)
   check(ranked, gpus, opt)
   if #gpus == 0 then core.refuse(path .. " gpus", "the list is empty") end
-  local list, reasons = {}, {}
-  for i, gpu in ipairs(gpus) do
-    list[i] = { index = i - 1, free_bytes = gpu.free_bytes, load = gpu.load or 0 }
-  end
+  local by_type, freest_of, reasons = by_type_of(gpus), {}, {}
+  for name, list in pairs(by_type) do freest_of[name] = sorted(list, freest) end
   for i, row in ipairs(ranked) do
-    local found, why = placed(row, list, opt)
+    local found, why = placed(row, by_type, freest_of, opt)
     if found then
       found.rank, found.configuration, found.reasons = i, row, reasons
       return found

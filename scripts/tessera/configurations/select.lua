@@ -2,7 +2,6 @@
 -- enumerate, fingerprint, rank, place).
 
 local core = require "tessera.core"
-local device_types = require "tessera.planning.device_types"
 local fingerprint = require "tessera.configurations.fingerprint"
 local intent = require "tessera.configurations.intent"
 local options = require "tessera.options"
@@ -14,7 +13,8 @@ local path = "ts.select"
 local read = options.card {
   name = path,
   doc = "Every way to deploy a model on a cluster's GPUs for one request at a time, by the cost models: ranked by an "
-    .. "intent, and placed on the GPUs as if nothing else were there. Fields: ranked, refused (rows that cannot run, "
+    .. "intent, and placed on the GPUs as if nothing else were there. Where GPUs are of several types each has a "
+    .. "fingerprint, and stages may be of several. Fields: ranked, refused (rows that cannot run, "
     .. "with the reason), left_out (shapes that heads or layers forbid), placed or why, placed_of(rows), "
     .. "fingerprint, intent.",
   returns = "table",
@@ -33,33 +33,24 @@ local read = options.card {
   },
 }
 
--- What a GPU of the cluster costs (USD/h), the dearest where they differ; nil where one has no price that nobody wants.
-local function price_of(cluster, wanted)
-  local most = 0
+-- What GPUs of each type cost (USD/h); without a type that has no price, unless somebody wants it.
+local function prices_of(cluster, wanted)
+  local prices = {}
   for _, device in ipairs(cluster.devices) do
-    if not device.price_usd_per_h then
-      if wanted.minimise ~= "usd" and not wanted.limits.usd then return nil end
+    if not device.price_usd_per_h and (wanted.minimise == "usd" or wanted.limits.usd) then
       core.refuse(path .. ".intent.usd", ("nothing says what a %s costs; --usd-per-hour %s=1.29 does, or "
         .. "cluster:priced(\"%s\", 1.29)"):format(device.name, device.name, device.name))
     end
-    most = math.max(most, device.price_usd_per_h)
+    prices[device.name] = device.price_usd_per_h
   end
-  return most
-end
-
--- A fingerprint is of one type of GPU.
-local function check_alike(cluster)
-  local types = device_types(cluster)
-  if #types == 1 then return end
-  local names = {}
-  for i, own in ipairs(types) do names[i] = own.name end
-  core.raise("unsupported", ("%s.cluster: GPUs of %d types (%s), but a fingerprint is of one; select on each alone")
-    :format(path, #types, table.concat(names, ", ")), path .. ".cluster")
+  return prices
 end
 
 local function free_gpus(cluster)
   local gpus = {}
-  for i, device in ipairs(cluster.devices) do gpus[i] = { free_bytes = device.memory_bytes } end
+  for i, device in ipairs(cluster.devices) do
+    gpus[i] = { free_bytes = device.memory_bytes, device = device.name }
+  end
   return gpus
 end
 
@@ -81,14 +72,12 @@ return function(given)
   local opt = read(given)
   local wanted = intent(opt.intent)
   local model, cluster = core.model(opt.model), core.cluster(opt.cluster)
-  check_alike(cluster)
   local tensor, stages = degrees(#cluster.devices)
-  local configurations = space { model = model, num_gpus = #cluster.devices, tensor_parallel = tensor,
+  local configurations = space { model = model, cluster = cluster, tensor_parallel = tensor,
     pipeline_parallel = stages, schemes = opt.schemes }
   local map = fingerprint { model = model, cluster = cluster, kernel_set = opt.kernel_set,
     configurations = configurations, prompt_tokens = opt.prompt_tokens }
-  local estimates = map:estimates { output_tokens = opt.output_tokens, price_usd_per_h = price_of(cluster,
-    wanted) }
+  local estimates = map:estimates { output_tokens = opt.output_tokens, prices = prices_of(cluster, wanted) }
   local refused = {}
   for _, row in ipairs(estimates) do
     if row.refused then refused[#refused + 1] = row end

@@ -5,6 +5,7 @@ local flexllm = require "tessera.papers.flexllm"
 local options = require "tessera.options"
 local prices = require "tessera.planning.prices"
 local sort_by_fields = require "tessera.sort_by_fields"
+local whose = require "tessera.planning.whose"
 
 local path = "ts.select_strategy"
 local tolerance = 1e-9
@@ -19,10 +20,7 @@ local read = options.card {
     .. "chosen nil and why, with the list in why.candidates.",
   returns = "table?, tessera.Error?",
   options = {
-    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true,
-      doc = "Model, or its name" },
-    { name = "workload", type = "any", lua_type = "tessera.Workload|string|table", required = true,
-      doc = "Workload, or its name" },
+    whose.model, whose.workload,
     { name = "devices", type = "any", required = true,
       doc = "The faster first: { \"A10\", \"T4-16G\" }, one device, or a list of such to choose from" },
     { name = "link_gbps", type = "number", unit = "Gb/s", required = true, min = 1e-6, max = 1e6,

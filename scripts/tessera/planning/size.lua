@@ -12,6 +12,7 @@ local solver = require "tessera.solver"
 local options = require "tessera.options"
 local prices = require "tessera.planning.prices"
 local budget = require "tessera.planning.budget"
+local whose = require "tessera.planning.whose"
 
 local path = "ts.size"
 local most_mixes = 200000
@@ -26,10 +27,7 @@ local read = options.card {
     .. "Or nil and why: infeasible, or time_limit with what was found so far in why.best.",
   returns = "table?, tessera.Error?",
   options = {
-    { name = "model", type = "any", lua_type = "tessera.Model|string|table", required = true,
-      doc = "Model, or its name" },
-    { name = "workload", type = "any", lua_type = "tessera.Workload|string|table", required = true,
-      doc = "Workload, or its name" },
+    whose.model, whose.workload,
     { name = "devices", type = "table", required = true,
       doc = "What may be bought: { \"T4-16G\", { \"A100-40G\", 4 } }, at most 4 of the latter" },
     { name = "target", type = "table", lua_type = "{ latency_s: number?, throughput_tok_s: number? }", required = true,

@@ -12,12 +12,7 @@ function M.row(model, scheme, tp, pp)
   return nil
 end
 
---- Layers of so many stages, as even as can be, the first ones one more.
-function M.even(num_layers, pp)
-  local layers = {}
-  for k = 1, pp do layers[k] = math.floor(num_layers / pp) + (k <= num_layers % pp and 1 or 0) end
-  return layers
-end
+M.even = require "tessera.configurations.even_layers"
 
 --- The place of a row on these GPUs of the view, the first ones; nil and why where one has too little memory.
 function M.place(view, model, row)

@@ -98,13 +98,13 @@ local function check_times(opt, where)
   end
 end
 
-local function check_devices(opt, where, num_gpus)
+local function check_devices(opt, where, gpus)
   if opt.layers and not opt.devices then core.refuse(where .. ".layers", "are of stages on devices: give both") end
   local seen = {}
   for i, device in ipairs(opt.devices or {}) do
     local item = ("%s.devices[%d]"):format(where, i)
-    if device >= num_gpus then
-      core.refuse(item, ("there is no GPU %d of %d (they count from 0)"):format(device, num_gpus))
+    if device >= #gpus then
+      core.refuse(item, ("there is no GPU %d of %d (they count from 0)"):format(device, #gpus))
     end
     if seen[device] then core.refuse(item, ("GPU %d is there twice"):format(device)) end
     seen[device] = true
@@ -113,7 +113,7 @@ local function check_devices(opt, where, num_gpus)
 end
 
 -- A model as strategies see it.
-local function model_of(given, index, engine, num_gpus)
+local function model_of(given, index, engine, gpus)
   local where = ("%s.models[%d]"):format(path, index)
   options.plain(given, where, "a model")
   local opt = read_model(given, where)
@@ -123,7 +123,7 @@ local function model_of(given, index, engine, num_gpus)
   solver.deployment { engine = made, plan = opt.plan, step_cost = not opt.plan and (opt.step_cost or { base_s = 1 })
     or nil }
   check_times(opt, where)
-  check_devices(opt, where, num_gpus)
+  check_devices(opt, where, gpus)
   local model = {
     name = opt.name, index = index, where = where, at_s = opt.at_s, until_s = opt.until_s, slo = opt.slo,
     devices = opt.devices, layers = opt.layers, step_cost = opt.step_cost, plan = opt.plan,
@@ -133,16 +133,16 @@ local function model_of(given, index, engine, num_gpus)
     model.estimates, model.num_layers = estimates_of(opt, where)
     if not model.num_layers then core.refuse(where .. ".num_layers", "missing: rows do not say how many there are") end
   end
-  if model.devices then model.by_hand = placed.by_hand(model) end
+  if model.devices then model.by_hand = placed.by_hand(model, gpus) end
   return model
 end
 
-local function models_of(opt, num_gpus)
+local function models_of(opt, gpus)
   local list, names, where = {}, {}, path .. ".models"
   options.list(opt.models, where, "a list of models")
   if #opt.models == 0 then core.refuse(where, "the list is empty") end
   for i, given in ipairs(opt.models) do
-    list[i] = model_of(given, i, opt.engine, num_gpus)
+    list[i] = model_of(given, i, opt.engine, gpus)
     local name = list[i].name
     if names[name] then
       core.refuse(("%s[%d].name"):format(where, i), ("models[%d] is called '%s' already"):format(names[name], name))
@@ -173,17 +173,17 @@ return function(given)
   for i, device in ipairs(cluster.devices) do
     devices[i] = { name = device.name, total_bytes = device.memory_bytes }
   end
-  local strategy, models = strategies.resolved(opt.strategy), models_of(opt, #devices)
+  local strategy, models = strategies.resolved(opt.strategy), models_of(opt, devices)
   local function start(traffic, gpus)
     local own, list = strategy.opt(), {}
     for i, model in ipairs(models) do list[i] = shown(model) end
     if strategy.prepare then strategy.prepare({ now_s = 0, gpus = gpus }, list, traffic, own) end
     local function place(index, now_s, view)
       local model = models[index]
-      if model.by_hand then return placed.engines(model, model.by_hand, strategy, #devices) end
+      if model.by_hand then return placed.engines(model, model.by_hand, strategy, devices) end
       local found, why = strategy.place({ now_s = now_s, gpus = view }, list[index], own)
       if found == nil then return nil, placed.why(why, model) end
-      return placed.engines(model, found, strategy, #devices)
+      return placed.engines(model, found, strategy, devices)
     end
     return place, strategy.route and function(index, request)
       if models[index].by_hand then return 1 end

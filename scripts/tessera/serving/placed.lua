@@ -26,12 +26,23 @@ local function stages_of_plan(plan, where)
   return list
 end
 
--- The best row by its intent that has this shape.
-local function row_by_hand(model)
+-- The first GPU that is not of the type which a row names for its stage, and that type; nil where there is none.
+local function of_another_type(row, devices, gpus)
+  if not row.device_types then return nil end
+  for i, device in ipairs(devices) do
+    local wanted = row.device_types[math.ceil(i * #row.device_types / #devices)]
+    if gpus[device + 1].name ~= wanted then return device, wanted end
+  end
+  return nil
+end
+
+-- The best row by its intent that has this shape, on GPUs of these types.
+local function row_by_hand(model, gpus)
   local count = #model.devices
   for _, row in ipairs(model.intent:rank(model.estimates)) do
     if row.tensor_parallel * row.pipeline_parallel == count
-      and (not model.layers or #model.layers == row.pipeline_parallel) then
+      and (not model.layers or #model.layers == row.pipeline_parallel)
+      and not of_another_type(row, model.devices, gpus) then
       return row
     end
   end
@@ -40,10 +51,11 @@ local function row_by_hand(model)
 end
 
 --- The place that somebody chose by hand, as a strategy would return it.
-function M.by_hand(model)
+--- @param gpus all there are, with their names
+function M.by_hand(model, gpus)
   local found = { devices = model.devices, layers = model.layers }
   if model.estimates then
-    found.configuration = row_by_hand(model)
+    found.configuration = row_by_hand(model, gpus)
     found.layers = found.layers or even(model.num_layers, found.configuration.pipeline_parallel)
     if sum(found.layers) ~= model.num_layers then
       core.refuse(model.where .. ".layers", ("%d in all, but the model has %d"):format(sum(found.layers),
@@ -74,21 +86,37 @@ local function check_list(list, where, what)
   if #list == 0 then core.refuse(where, "the list is empty") end
 end
 
-local function check_devices(devices, where, num_gpus)
+local function check_devices(devices, where, gpus)
   check_list(devices, where .. ".devices", "a list of GPUs, from 0")
   local seen = {}
   for i, device in ipairs(devices) do
     local at = ("%s.devices[%d]"):format(where, i)
-    if device >= num_gpus then
-      core.refuse(at, ("there is no GPU %d of %d (they count from 0)"):format(device, num_gpus))
+    if device >= #gpus then
+      core.refuse(at, ("there is no GPU %d of %d (they count from 0)"):format(device, #gpus))
     end
     if seen[device] then core.refuse(at, ("GPU %d is there twice"):format(device)) end
     seen[device] = true
   end
 end
 
+-- What a request takes, by the row: of GPUs of several types by what the whole would on that of each stage.
+local function step_cost_of(row, layers, num_layers)
+  -- Where decoding slows with context the time of a prompt comes out as less than nothing.
+  local function prompt_s(seconds) return math.max(0, seconds) end
+  if not row.by_type then
+    return { ttft_s = prompt_s(row.ttft_s), tpot_s = row.tpot_s, stage_layers = layers }
+  end
+  local cost = { stage_ttft_s = {}, stage_tpot_s = {} }
+  for k, count in ipairs(layers) do
+    local own = row.by_type[row.device_types[k]]
+    cost.stage_ttft_s[k] = prompt_s(own.ttft_s) * count / num_layers
+    cost.stage_tpot_s[k] = own.tpot_s * count / num_layers
+  end
+  return cost
+end
+
 -- Of estimates: its pool, and bytes of each GPU by stage.
-local function of_estimates(model, found, where)
+local function of_estimates(model, found, where, gpus)
   local row = found.configuration
   options.plain(row, where .. ".configuration", "a row of the model's estimates")
   for _, field in ipairs { "ttft_s", "tpot_s", "base_bytes", "memory_bytes" } do
@@ -106,12 +134,20 @@ local function of_estimates(model, found, where)
     core.refuse(where .. ".devices", ("%d GPUs for %d stages; give as many for each"):format(#found.devices,
       #found.layers))
   end
-  local block = check_number(found.block_bytes, where .. ".block_bytes", 0) or (row.base_bytes or row.memory_bytes)
-    / (#found.devices / #found.layers * model.num_layers)
-  local bytes = {}
-  for k, count in ipairs(found.layers) do bytes[k] = count * block end
-  -- Where decoding slows with context the time of a prompt comes out as less than nothing.
-  return { step_cost = { ttft_s = math.max(0, row.ttft_s), tpot_s = row.tpot_s, stage_layers = found.layers } }, bytes
+  local stranger, wanted = of_another_type(row, found.devices, gpus)
+  if stranger then
+    core.refuse(where .. ".devices", ("GPU %d is of type %s, but the configuration was estimated on %s there"):format(
+      stranger, gpus[stranger + 1].name, wanted))
+  end
+  local bytes, blocks = {}, found.stage_block_bytes or {}
+  for k, count in ipairs(found.layers) do
+    local own = row.by_type and row.by_type[row.device_types[k]] or row
+    local block = check_number(blocks[k], ("%s.stage_block_bytes[%d]"):format(where, k), 0)
+      or check_number(found.block_bytes, where .. ".block_bytes", 0)
+      or (own.base_bytes or own.memory_bytes) / (#found.devices / #found.layers * model.num_layers)
+    bytes[k] = count * block
+  end
+  return { step_cost = step_cost_of(row, found.layers, model.num_layers) }, bytes
 end
 
 local function of_plan(model, found, where)
@@ -130,8 +166,8 @@ end
 
 -- Of step costs: stages as they have them, memory shared out like layers.
 local function of_step_cost(model, found)
-  local layers = type(model.step_cost) == "table" and model.step_cost.stage_layers or { 1 }
-  local bytes = {}
+  local cost, bytes = type(model.step_cost) == "table" and model.step_cost or {}, {}
+  local layers = cost.stage_layers or even(#(cost.stage_tpot_s or { 1 }), #(cost.stage_tpot_s or { 1 }))
   for k, count in ipairs(layers) do
     bytes[k] = model.memory_bytes * count / sum(layers) / (#found.devices / #layers)
   end
@@ -139,13 +175,13 @@ local function of_step_cost(model, found)
 end
 
 -- One engine: { pool =, stage_bytes =, seats = }, and layers of its stages.
-local function engine_of(model, found, where, num_gpus)
+local function engine_of(model, found, where, gpus)
   options.plain(found, where, "a place, { devices =, layers =, configuration = }")
-  check_devices(found.devices, where, num_gpus)
+  check_devices(found.devices, where, gpus)
   local seats = check_number(found.seats, where .. ".seats", 1)
   local pool, bytes, layers
   if model.estimates then
-    pool, bytes = of_estimates(model, found, where)
+    pool, bytes = of_estimates(model, found, where, gpus)
     layers = found.layers
   elseif model.plan then
     pool, bytes, layers = of_plan(model, found, where)
@@ -182,7 +218,7 @@ function M.why(why, model)
 end
 
 --- What a strategy returned, as the engine takes it.
-function M.engines(model, found, strategy, num_gpus)
+function M.engines(model, found, strategy, gpus)
   if type(found) ~= "table" then
     core.refuse(path, ("of '%s' it returned a %s; give a place, { devices =, layers =, configuration = }, a list of "
       .. "places, or nil and why"):format(model.name, type(found)))
@@ -193,7 +229,7 @@ function M.engines(model, found, strategy, num_gpus)
   local first, largest = list[1], 0
   for i, place in ipairs(list) do
     local where = ("%s: the place of '%s'%s"):format(path, model.name, #list > 1 and (" [%d]"):format(i) or "")
-    local replica, layers = engine_of(model, place, where, num_gpus)
+    local replica, layers = engine_of(model, place, where, gpus)
     result.replicas[i] = replica
     if i == 1 then result.layers = layers end
     local row = place.configuration

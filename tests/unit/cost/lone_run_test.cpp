@@ -98,6 +98,31 @@ TEST(LoneRun, GpusHoldWhatTheyShareAndWhatEachNeeds) {
   EXPECT_NEAR(kv8.memory.kv_bytes, one.memory.kv_bytes / 2, 1);
 }
 
+TEST(LoneRun, TakesTheDevicesThatAreNamed) {
+  PricingContext mixed = context("llama-2-7b", 2);
+  mixed.cluster.devices.push_back({find_device("T4-16G", datasets()), 0});
+  const auto on = [&](std::vector<std::int64_t> devices) {
+    LoneRunQuery query{.devices = std::move(devices), .num_layers = 32, .output_tokens = {8}};
+    query.pipeline_parallel = std::max<std::int64_t>(1, std::ssize(query.devices));
+    return lone_run(mixed, query);
+  };
+  EXPECT_EQ(on({}).latency_s, on({1}).latency_s);
+  EXPECT_GT(on({2}).latency_s.front(), 1.5 * on({0}).latency_s.front());
+  const double half = (on({0}).latency_s.front() + on({2}).latency_s.front()) / 2;
+  EXPECT_NEAR(on({0, 2}).latency_s.front(), half, 0.05 * half);
+  EXPECT_GT(on({0, 2}).latency_s.front(), half);
+  // Of GPUs with more memory the allocator loses more.
+  EXPECT_NEAR(on({0, 2}).memory.reserve_bytes,
+              on({0}).memory.reserve_bytes + on({2}).memory.reserve_bytes, 1);
+  const auto refused = [&](ErrorCode code, const LoneRunQuery& query, const char* words) {
+    expect_error(code, {words}, [&] { lone_run(mixed, query); });
+  };
+  refused(ErrorCode::unsupported, {.tensor_parallel = 2, .devices = {1, 2}, .num_layers = 1},
+          "do not share layers");
+  refused(ErrorCode::invalid_argument, {.devices = {0, 1}, .num_layers = 1}, "takes 1");
+  refused(ErrorCode::invalid_argument, {.devices = {3}, .num_layers = 1}, "no device 3 of 3");
+}
+
 TEST(LoneRun, SaysWhatCannotRun) {
   const PricingContext llama = context("llama-2-7b", 4);
   const auto refused = [](const PricingContext& priced, const LoneRunQuery& query,

@@ -14,10 +14,11 @@
 
 namespace tessera::cost {
 
-/// A model that answers one request at a time, on the first devices of a cluster: what the
-/// fingerprints of iServe measure.
+/// A model that answers one request at a time, on some devices of a cluster: what the fingerprints
+/// of iServe measure.
 struct LoneRunQuery {
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  std::vector<std::int64_t> devices = {};  ///< stage after stage; empty: the first of the cluster
   std::int32_t bitwidth = 16, kv_bitwidth = 16;
   std::string scheme = {};  ///< of KernelSet::of_scheme; empty: none
   double pruned_ratio = 0;  ///< share of its structures that the model has lost
@@ -70,6 +71,12 @@ struct Fields<cost::LoneRunQuery> {
                                         .min = 1,
                                         .max = 1024,
                                         .as_option = AsOption::defaulted}),
+      field<&Query::devices>({.name = "devices",
+                              .doc = "Of the cluster, from 0, stage after stage; left out: the "
+                                     "first ones",
+                              .min = 0,
+                              .max = 1e6,
+                              .as_option = AsOption::defaulted}),
       field<&Query::bitwidth>({.name = "bitwidth",
                                .doc = "Of the weights",
                                .unit = "bits",
