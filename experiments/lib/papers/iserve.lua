@@ -8,16 +8,17 @@ local M = {
   output_tokens = 100,
 }
 
-local known = {} -- by model, kernel set, prompt and stages
+local known = {} -- by model, kernel set, prompt, stages and cluster
 
---- Estimates of all configurations, and the fingerprint. options: kernel_set, prompt_tokens, stages
+--- Estimates of all configurations, and the fingerprint. options: kernel_set, prompt_tokens, stages, cluster
 function M.estimates(model, options)
   options = options or {}
   local kernel_set, prompt = options.kernel_set or M.tensorrt_llm, options.prompt_tokens or M.prompt_tokens
-  local key = table.concat({ model, kernel_set, prompt, options.stages or "" }, "|")
+  local cluster = options.cluster or M.cluster
+  local key = table.concat({ model, kernel_set, prompt, options.stages or "", cluster }, "|")
   if not known[key] then
-    local map = ts.fingerprint { model = model, cluster = M.cluster, kernel_set = kernel_set, prompt_tokens = prompt,
-      stages = options.stages, configurations = ts.configurations { model = model } }
+    local map = ts.fingerprint { model = model, cluster = cluster, kernel_set = kernel_set, prompt_tokens = prompt,
+      stages = options.stages, configurations = ts.configurations { model = model, cluster = cluster } }
     known[key] = { map:estimates { output_tokens = M.output_tokens }, map }
   end
   return unpack(known[key])
