@@ -1,6 +1,7 @@
--- Beyond the paper: quality beside every gain. The paper excludes accuracy; its intents take the schemes with fewest bits.
--- What each intent gains over the same intent in FP16, what is published of the perplexity of the scheme that it takes,
--- and what is left of the gain where perplexity may rise by 2 % at most, at the unfavourable end of what is published.
+-- Beyond the paper: quality beside every gain. The paper excludes accuracy, and its intents take the schemes of fewest
+-- bits. What each intent gains over the same intent in FP16, what is published of the perplexity of the scheme that it
+-- takes, and what is left of the gain where perplexity may rise by 2 % at most, at the unfavourable end of what is
+-- published.
 --
 -- Bounds were set before any run: from 16 to 4 bits memory falls by 70 % and time by 60 % where weights are all; at 8
 -- bits both by half of that.
@@ -37,7 +38,8 @@ return ts.experiment {
   doc = "What each intent gains, and what its scheme does to perplexity",
   grid = { model = models, intent = { "latency", "cost", "gpu_hours", "memory" } },
   quick = {},
-  columns = { "taken", "gain_ratio", "perplexity", "perplexity_mid", "within", "gain_within_ratio", "perplexity_within" },
+  columns = { "taken", "gain_ratio", "perplexity", "perplexity_mid", "within", "gain_within_ratio",
+    "perplexity_within" },
   notes = {
     "gain_ratio: what the intent minimises, 1 less taken over the best in FP16",
     ("within: the best whose published perplexity rises by at most %g %%"):format(100 * bound),
@@ -50,8 +52,9 @@ return ts.experiment {
     local value, whole = value_of[point.intent], best(of_scheme(rows, "fp16"), point.intent)
     local free, held = best(rows, point.intent), best(rows, point.intent, bound)
     return {
-      taken = iserve.name(free), gain_ratio = 1 - free[value] / whole[value], perplexity = words(free.perplexity_increase),
-      perplexity_mid = mid(free), within = iserve.name(held), gain_within_ratio = 1 - held[value] / whole[value],
+      taken = iserve.name(free), gain_ratio = 1 - free[value] / whole[value],
+      perplexity = words(free.perplexity_increase), perplexity_mid = mid(free),
+      within = iserve.name(held), gain_within_ratio = 1 - held[value] / whole[value],
       perplexity_within = words(held.perplexity_increase),
     }
   end,
