@@ -51,8 +51,8 @@ int vllm_layer_split(lua_State* L) {
 }
 
 int evaluate(lua_State* L) {
-  const solver::LoweredProblem& p = problem_argument(L, 1).first;
-  const solver::Candidate candidate = candidate_argument(L, 2, p.instance(), "problem:evaluate");
+  const auto [p, candidate, notes] =
+      decision_argument(L, 2, problem_argument(L, 1).first, "problem:evaluate");
   if (offload_argument(L, 2, "problem:evaluate")) {
     throw Error(ErrorCode::unsupported,
                 "problem:evaluate prices plans that stay on their devices; ask problem:offload",
@@ -149,7 +149,7 @@ int device_facts(lua_State* L) {
   const auto order = solver::order_from_names(p.instance(), options.texts("device_order"));
   std::vector<solver::MeshGroup> groups;
   const solver::BatchProblem* batch = p.batch();
-  if (batch != nullptr) groups = solver::mesh_groups(batch->cluster, batch->mesh);
+  if (batch != nullptr) groups = solver::groups_of(*batch);
   lua_createtable(L, static_cast<int>(order.size()), 0);
   for (std::size_t k = 0; k < order.size(); ++k) {
     const solver::DeviceGroup& group = p.instance().groups[order[k]];

@@ -123,6 +123,11 @@ const OptionTable& stage_options() {
                                    .type = OptionType::table,
                                    .doc = "Shares on device, host and disk of weights, kv_cache "
                                           "and activations: { weights = { host = 1 }, ... }",
+                                   .lua_type = "table"},
+                                  {.name = "attention",
+                                   .type = OptionType::table,
+                                   .doc = "KV heads of it on another device, with their cache: { "
+                                          "device = \"T4-16G\", ratio = 0.5 }",
                                    .lua_type = "table"}}};
   return table;
 }
@@ -145,7 +150,8 @@ const OptionTable& by_hand_options() {
                                  "",
                                  {{.name = "stages",
                                    .type = OptionType::table,
-                                   .doc = "{ { device =, bitwidths = { 8, ... } }, ... }",
+                                   .doc = "{ { device =, bitwidths = { 8, ... }, attention = { "
+                                          "device =, ratio = } }, ... }",
                                    .lua_type = "table[]",
                                    .required = true},
                                   solver_lua::micro_batch_option("prefill_micro_batch_size"),
@@ -176,7 +182,14 @@ int push_result(lua_State* L, const LoweredProblem& p, const solver::PlanResult&
     }
   }
   if (!result.candidate) return solver_lua::push_outcome(L, solver::why_none(result));
-  solver_lua::push_plan(L, p, result, planner);
+  PipelinePlan plan = solver::build_plan(p, result, planner);
+  // Who attends to heads of a stage is in no instance, and so its memory is checked of the plan.
+  if (p.batch() != nullptr && !p.batch()->attention.empty()) {
+    if (const auto violation = solver::check_plan(plan)) {
+      return push_why(L, "infeasible", violation->message, violation->constraint);
+    }
+  }
+  solver_lua::push_plan(L, std::move(plan));
   return 1;
 }
 
@@ -345,10 +358,9 @@ solver::Candidate candidate_argument(lua_State* L, int index, const solver::Inst
 /// planner, solve_s): a checked plan or nil, why.
 int price(lua_State* L) {
   const auto problem = lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
-  const LoweredProblem& p = problem->first;
   const std::string planner = lua_kit::check_utf8(L, 3, "planner");
   const std::string path = planner == "manual" ? "ts.plan" : "planner " + quote(planner);
-  solver::Candidate candidate = candidate_argument(L, 2, p.instance(), path);
+  auto [p, candidate, notes] = decision_argument(L, 2, problem->first, path);
   const auto offload = offload_argument(L, 2, path);
   solver::PlanResult result;
   if (offload) {
@@ -356,6 +368,7 @@ int price(lua_State* L) {
   } else {
     result = price_by_hand(p, std::move(candidate));
   }
+  result.notes = std::move(notes);
   result.solve_s = lua_isnoneornil(L, 4) ? 0 : lua_kit::check_number(L, 4, "solve_s", 0, 1e9);
   if (offload) return price_offload(L, p, *offload, std::move(result), planner);
   return push_result(L, p, result, planner);

@@ -96,7 +96,7 @@ void push_kernel_sets(lua_State* L, const OpenProblem& p) {
 std::vector<std::string> device_names(const solver::BatchProblem& batch) {
   const Cluster& cluster = batch.cluster;
   std::map<std::size_t, std::string> by_first;
-  for (const solver::MeshGroup& group : solver::mesh_groups(cluster, batch.mesh)) {
+  for (const solver::MeshGroup& group : solver::groups_of(batch)) {
     for (const auto& members : group.members) {
       const std::size_t node = cluster.devices[members.front()].node_index;
       by_first[members.front()] = group.name + "@" + cluster.nodes[node].name;

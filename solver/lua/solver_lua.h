@@ -4,6 +4,7 @@
 #include <lua.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tessera/core/option.h"
 #include "tessera/lua_kit/args.h"
@@ -92,6 +93,15 @@ std::int64_t micro_batch_size(const lua_kit::Options& options, const char* name,
 /// prefill_micro_batch_size =, decode_micro_batch_size = }.
 solver::Candidate candidate_argument(lua_State* L, int index, const solver::Instance& instance,
                                      const std::string& path);
+
+/// The same with heads of its stages on other devices: the problem that has them there.
+struct Decision {
+  solver::LoweredProblem problem;
+  solver::Candidate candidate;
+  std::vector<std::string> notes;
+};
+Decision decision_argument(lua_State* L, int index, const solver::LoweredProblem& problem,
+                           const std::string& path);
 
 /// How a plan made by hand offloads: its own `offload` and that of each stage.
 struct OffloadArgument {

@@ -20,7 +20,12 @@ std::optional<Violation> find_offload_obstacle(const Problem& problem, const Ins
                      "offloading needs a model, a cluster and a workload; an instance file says "
                      "nothing of host memory, disks and transfers"};
   }
-  for (const MeshGroup& group : mesh_groups(batch->cluster, batch->mesh)) {
+  if (!batch->attention.empty()) {
+    return Violation{"offload",
+                     "heads of a stage are on another device, and offloading would have them on "
+                     "the host as well, which stands where that device does; do one of them"};
+  }
+  for (const MeshGroup& group : groups_of(*batch)) {
     if (group.degree == 1) continue;
     return Violation{"tensor_parallel",
                      fmt::format("FlexGen's cost model knows no tensor-parallel group such as {}; "

@@ -30,6 +30,7 @@ class StageBuilder {
       }
     }
     cache_ += cost::layer_kv_bytes(layer, problem_.workload, query());
+    attended_.push_back(&layer);
     prompt_cache_ += kv_bytes(layer, sizes_.block, sizes_.prompt + 1);
     mean_cache_ += kv_bytes(layer, sizes_.block, sizes_.mean_context);
     token_cache_ += kv_bytes(layer, sizes_.block, 1);
@@ -97,7 +98,10 @@ class StageBuilder {
     for (OffloadTerm* term : {&dtoc, &ctod}) term->slope[hd] = h / disk;
     comp.constant = decode_s_;
     comp.slope[cg] = attention_s_;
-    comp.slope[cc] = comp.slope[cd] = mean_cache_ / host_attention;
+    const auto host = cost::make_host_attender(query(), host_attention);
+    const cost::LayerWork work{cost::Phase::decode, sizes_.block, 1, sizes_.mean_context};
+    for (const LayerShape* layer : attended_) comp.slope[cc] += host->attention_s(*layer, work);
+    comp.slope[cd] = comp.slope[cc];
   }
 
   void set_ends(OffloadStage& stage) const {
@@ -170,6 +174,7 @@ class StageBuilder {
   const Device& device_;
   StagePlace place_;
   std::unique_ptr<cost::StagePrice> price_;
+  std::vector<const LayerShape*> attended_;
   double layers_ = 0, heads_ = 0;
   double weights_ = 0, largest_layer_ = 0, decompressed_ = 0;   ///< bytes
   double cache_ = 0;                                            ///< whole batch at full length

@@ -15,18 +15,25 @@
 namespace tessera::solver {
 namespace {
 
+void add_total(StageMemory& memory) {
+  memory.total_bytes = memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes +
+                       memory.embedding_bytes + memory.reserve_bytes;
+}
+
 StageMemory batch_memory(const BatchProblem& batch, const PipelinePlan& plan,
                          const PlanStage& stage, std::size_t num_members, StagePlace place) {
   const auto degree = static_cast<std::int32_t>(num_members);
   const ModelShape member = cost::shard(batch.model, degree, batch.split);
   const cost::MemoryQuery query = memory_query(batch);
-  const Device& device = batch.cluster.devices[static_cast<std::size_t>(stage.device_index)].device;
+  const Device& device = batch.device(static_cast<std::size_t>(stage.device_index));
+  const double elsewhere = stage.attention ? stage.attention->ratio : 0;
   cost::MemoryAccount account = cost::empty_account(device, query, degree);
   for (std::int64_t i = 0; i < stage.num_layers; ++i) {
     const LayerShape& layer = member.layer(stage.first_layer + i);
     account.weight_bytes +=
         cost::layer_weight_bytes(layer, stage.bitwidths[static_cast<std::size_t>(i)], query);
-    account.kv_bytes += cost::layer_kv_bytes(layer, batch.workload, query);
+    account.kv_bytes +=
+        cost::layer_kv_bytes(cost::kept_of(layer, elsewhere), batch.workload, query);
   }
   account.activation_bytes =
       std::max(cost::prefill_activation_bytes(member, batch.workload, plan.prefill_micro_batch_size,
@@ -62,9 +69,36 @@ StageMemory instance_memory(const Instance& instance, const Candidate& candidate
   return memory;
 }
 
-void add_total(StageMemory& memory) {
-  memory.total_bytes = memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes +
-                       memory.embedding_bytes + memory.reserve_bytes;
+/// Of the device that attends to heads of a stage: their cache, and a layer's buffers.
+StageMemory attention_memory(const BatchProblem& batch, const PipelinePlan& plan,
+                             const PlanStage& stage) {
+  const cost::MemoryQuery query = memory_query(batch);
+  const StageAttention& there = *stage.attention;
+  const cost::MemoryAccount account =
+      cost::empty_account(batch.device(static_cast<std::size_t>(there.device_index)), query);
+  StageMemory memory;
+  for (std::int64_t i = 0; i < stage.num_layers; ++i) {
+    const LayerShape moved = cost::moved_of(batch.model.layer(stage.first_layer + i), there.ratio);
+    memory.kv_cache_bytes += cost::layer_kv_bytes(moved, batch.workload, query);
+    memory.activation_bytes =
+        std::max(memory.activation_bytes,
+                 cost::attention_buffer_bytes(moved, batch.workload, plan.prefill_micro_batch_size,
+                                              plan.decode_micro_batch_size, query));
+  }
+  memory.reserve_bytes = account.reserve_bytes;
+  memory.capacity_bytes = account.capacity_bytes;
+  add_total(memory);
+  return memory;
+}
+
+StageAttention attention_on(const BatchProblem& batch, const cost::AttentionElsewhere& elsewhere) {
+  StageAttention attention;
+  const ClusterDevice& slot = batch.cluster.devices[elsewhere.device];
+  attention.device = slot.device.name;
+  attention.node = batch.cluster.nodes[slot.node_index].name;
+  attention.device_index = static_cast<std::int64_t>(elsewhere.device);
+  attention.ratio = elsewhere.ratio;
+  return attention;
 }
 
 /// Devices by position: of an instance the groups' devices are numbered one group after the other.
@@ -105,6 +139,12 @@ void add_stages(PipelinePlan& plan, const Candidate& candidate, const Evaluation
     }
     stage.prefill_s = evaluation.stages[k].prefill_s;
     stage.decode_s = evaluation.stages[k].decode_s;
+    if (batch != nullptr) {
+      if (const auto elsewhere = attention_of(*batch, members[k].front())) {
+        stage.attention = attention_on(*batch, *elsewhere);
+        stage.attention->memory = attention_memory(*batch, plan, stage);
+      }
+    }
     const StagePlace place = place_at(k, stages);
     stage.memory = batch != nullptr ? batch_memory(*batch, plan, stage, members[k].size(), place)
                                     : instance_memory(instance, candidate, k, place);
@@ -167,6 +207,15 @@ Candidate candidate_of(const Instance& instance, const PipelinePlan& plan) {
     names.push_back(stage.node.empty() ? stage.device : stage.device + "@" + stage.node);
   }
   candidate.order = order_from_names(instance, names);
+  const BatchProblem* batch = plan.problem.batch();
+  if (batch != nullptr && !batch->attention.empty()) {
+    // A device that divides attention may have the name of others that do not.
+    std::vector<std::size_t> devices;
+    for (const PlanStage& stage : plan.stages) {
+      devices.push_back(static_cast<std::size_t>(stage.device_index));
+    }
+    candidate.order = groups_on(*batch, devices);
+  }
   candidate.first_layer.push_back(0);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& stage = plan.stages[k];

@@ -27,6 +27,7 @@ bool is_part(const Problem& whole, const PipelinePlan& replica) {
   expected.batch()->mesh = part->mesh;
   expected.batch()->kv_bitwidth = part->kv_bitwidth;
   expected.batch()->kernel_set = part->kernel_set;
+  expected.batch()->attention = part->attention;
   return LoweredProblem(std::move(expected)) == replica.problem;
 }
 

@@ -32,6 +32,15 @@ std::vector<Printed> printed_numbers(const PipelinePlan& plan) {
     add("memory.reserve_bytes", stage.memory.reserve_bytes);
     add("memory.total_bytes", stage.memory.total_bytes);
     add("memory.capacity_bytes", stage.memory.capacity_bytes);
+    if (stage.attention) {
+      const StageMemory& there = stage.attention->memory;
+      add("attention.ratio", stage.attention->ratio);
+      add("attention.memory.kv_cache_bytes", there.kv_cache_bytes);
+      add("attention.memory.activation_bytes", there.activation_bytes);
+      add("attention.memory.reserve_bytes", there.reserve_bytes);
+      add("attention.memory.total_bytes", there.total_bytes);
+      add("attention.memory.capacity_bytes", there.capacity_bytes);
+    }
     numbers.push_back({fmt::format("a time of stages[{}] (prefill_s)", k + 1), stage.prefill_s});
     numbers.push_back({fmt::format("a time of stages[{}] (decode_s)", k + 1), stage.decode_s});
     if (!stage.offload) continue;
@@ -70,6 +79,20 @@ std::optional<Violation> find_wrong_device(const PipelinePlan& plan, const Pipel
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlanStage& a = plan.stages[k];
     const PlanStage& b = fresh.stages[k];
+    if (a.attention.has_value() != b.attention.has_value()) {
+      return Violation{"attention",
+                       fmt::format("stage {} and the plan's problem differ in whether heads of it "
+                                   "are elsewhere",
+                                   k + 1)};
+    }
+    if (a.attention &&
+        (a.attention->device != b.attention->device || a.attention->node != b.attention->node)) {
+      return Violation{
+          "devices",
+          fmt::format("heads of stage {} are said to be on {}@{}, device {} is {}@{}", k + 1,
+                      a.attention->device, a.attention->node, b.attention->device_index,
+                      b.attention->device, b.attention->node)};
+    }
     if (a.node != b.node || a.device_index != b.device_index) {
       return Violation{
           "devices",

@@ -211,6 +211,12 @@ std::vector<std::string> launch_obstacles(Runtime runtime, const Plan& plan,
       found.push_back(
           "the plan keeps a part of the model in host memory or on disk, by FlexGen's schedule");
     }
+    for (const PlanStage& stage : pipeline.stages) {
+      if (!stage.attention) continue;
+      found.push_back(
+          fmt::format("the plan has KV heads of a stage on {}, which stands in no stage",
+                      stage.attention->device));
+    }
     Obstacles own = launch_obstacles(runtime, *pipeline.problem.batch(), placement, engine);
     found.insert(found.end(), own.begin(), own.end());
   };

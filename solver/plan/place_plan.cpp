@@ -63,7 +63,7 @@ std::vector<std::string> node_names(const Cluster& cluster) {
 
 std::vector<std::vector<std::size_t>> stage_devices(const PipelinePlan& plan) {
   const BatchProblem& batch = batch_of(plan);
-  const std::vector<MeshGroup> groups = mesh_groups(batch.cluster, batch.mesh);
+  const std::vector<MeshGroup> groups = groups_of(batch);
   const auto members_from = [&](std::int64_t first) -> const std::vector<std::size_t>* {
     for (const MeshGroup& group : groups) {
       for (const auto& members : group.members) {

@@ -29,7 +29,13 @@ Json pipeline_json(const PipelinePlan& plan,
                    const std::optional<std::vector<std::int64_t>>& devices) {
   Json stages = Json::array();
   for (PlanStage stage : plan.stages) {
-    if (devices) stage.device_index = devices->at(static_cast<std::size_t>(stage.device_index));
+    if (devices) {
+      const auto whole = [&](std::int64_t own) {
+        return devices->at(static_cast<std::size_t>(own));
+      };
+      stage.device_index = whole(stage.device_index);
+      if (stage.attention) stage.attention->device_index = whole(stage.attention->device_index);
+    }
     stages.push_back(json_of(stage));
   }
   return {{"device_order", plan.device_order},
@@ -54,11 +60,28 @@ void check_header(JsonFields& fields, const std::string& path) {
          kPlanSchemaVersion);
 }
 
+/// The problem of a file says nothing of divided attention, its stages do.
+void settle_attention(PipelinePlan& plan) {
+  const BatchProblem* batch = plan.problem.batch();
+  std::vector<DividedAttention> divided;
+  for (const PlanStage& stage : plan.stages) {
+    if (!stage.attention) continue;
+    divided.push_back(
+        {static_cast<std::size_t>(stage.device_index),
+         {static_cast<std::size_t>(stage.attention->device_index), stage.attention->ratio}});
+  }
+  if (divided.empty() || batch == nullptr) return;
+  Problem problem = plan.problem.problem();
+  problem.batch()->attention = std::move(divided);
+  plan.problem = LoweredProblem(std::move(problem));
+}
+
 /// All that a file says, but for its replicas.
 PipelinePlan pipeline_from_json(JsonFields& fields, const std::string& path) {
   PipelinePlan plan(LoweredProblem(Problem{}));  // its own is among the fields
   read_fields(fields, plan);
   check_record(plan, FieldPath{path});
+  settle_attention(plan);
   return plan;
 }
 
@@ -171,9 +194,18 @@ void Fields<solver::PlanStage>::check(const S& stage, const FieldPath& path) {
 
 void Fields<solver::PipelinePlan>::check(const P& plan, const FieldPath& path) {
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    if (plan.stages[k].offload.has_value() == plan.offload.has_value()) continue;
-    refuse(fmt::format("{}[{}]", path("stages"), k),
-           "an offloading plan says for itself and for every stage how it offloads");
+    const std::string where = fmt::format("{}[{}]", path("stages"), k);
+    if (plan.stages[k].offload.has_value() != plan.offload.has_value()) {
+      refuse(where, "an offloading plan says for itself and for every stage how it offloads");
+    }
+    if (!plan.stages[k].attention) continue;
+    if (plan.offload) {
+      refuse(where + ".attention",
+             "an offloading plan has heads on the host, which stands where another device would");
+    }
+    if (plan.problem.batch() == nullptr) {
+      refuse(where + ".attention", "an abstract instance has no heads that another device has");
+    }
   }
 }
 

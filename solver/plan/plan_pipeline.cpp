@@ -179,7 +179,8 @@ PlanPipeline::PlanPipeline(const PipelinePlan& plan) {
   for (std::size_t k = 0; k < members.size(); ++k) {
     const PlanStage& stage = plan.stages[k];
     stages.push_back({members[k], place_at(k, members.size()),
-                      cost::count_layers(batch.model, stage.first_layer, stage.bitwidths)});
+                      cost::count_layers(batch.model, stage.first_layer, stage.bitwidths),
+                      attention_of(batch, members[k].front())});
   }
   context->price.emplace(batch, std::move(stages), batch.kv_bitwidth);
 }

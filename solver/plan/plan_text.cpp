@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attention_text.h"
 #include "offload_text.h"
 #include "stage_table.h"
 #include "tessera/core/colour.h"
@@ -38,6 +39,7 @@ std::string proof(const PlanSummary& plan) {
 std::string describe_stages(const PipelinePlan& plan) {
   std::string text = stage_table(plan);
   if (plan.offload) text += describe_offload(plan);
+  text += describe_attention(plan);
   return text + fmt::format("  micro-batches: prefill {}, decode {}\n",
                             plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
 }
@@ -186,6 +188,7 @@ std::string explain_pipeline(const PipelinePlan& plan) {
       format_bytes(memory.kv_cache_bytes), format_bytes(memory.activation_bytes),
       format_bytes(memory.embedding_bytes), format_bytes(memory.reserve_bytes),
       format_bytes(memory.capacity_bytes - memory.total_bytes));
+  text += explain_attention(plan);
   if (instance.theta > 0) {
     text +=
         fmt::format("  quality: theta {} times omega {} adds {} to the objective of {}\n",

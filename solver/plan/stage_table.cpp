@@ -65,6 +65,7 @@ std::string layer_range(const PlanStage& first, const PlanStage& last, bool many
 
 bool look_the_same(const PlanStage& a, const PlanStage& b) {
   return a.device == b.device && a.num_layers == b.num_layers && !a.offload && !b.offload &&
+         !a.attention && !b.attention &&
          bitwidth_counts(a, Words::all) == bitwidth_counts(b, Words::all) &&
          format_seconds(a.prefill_s) == format_seconds(b.prefill_s) &&
          format_seconds(a.decode_s) == format_seconds(b.decode_s) &&

@@ -11,7 +11,8 @@ void add_used(const PipelinePlan& plan, std::set<std::size_t>& used) {
   for (const PlanStage& stage : plan.stages) {
     const auto first = static_cast<std::size_t>(stage.device_index);
     used.insert(first);
-    for (const MeshGroup& group : mesh_groups(batch.cluster, batch.mesh)) {
+    if (stage.attention) used.insert(static_cast<std::size_t>(stage.attention->device_index));
+    for (const MeshGroup& group : groups_of(batch)) {
       for (const auto& members : group.members) {
         if (members.front() == first) used.insert(members.begin(), members.end());
       }

@@ -24,20 +24,25 @@ Link slowest_step(const Cluster& cluster, const std::vector<std::vector<std::siz
 
 BatchCosts::BatchCosts(const BatchProblem& batch, std::shared_ptr<cost::PriceCache> known)
     : batch_(batch),
-      groups_(mesh_groups(batch.cluster, batch.mesh)),
+      groups_(groups_of(batch)),
       known_(known ? std::move(known) : std::make_shared<cost::PriceCache>()) {
   for (const MeshGroup& group : groups_) {
     if (const auto reason = cost::why_not_sharded(batch_.model, group.degree, batch_.split)) {
       throw Error(ErrorCode::invalid_argument, "mesh: " + *reason, "mesh");
     }
     const std::vector<std::size_t>& members = group.members.front();
-    numbers_.push_back(known_->number_of(cost::group_key(batch_, members, batch_.kv_bitwidth)));
-    prices_.push_back(cost::make_stage_price(batch_, members, batch_.kv_bitwidth));
+    const auto attention = attention_of(batch_, members.front());
+    numbers_.push_back(
+        known_->number_of(cost::group_key(batch_, members, batch_.kv_bitwidth, {}, attention)));
+    prices_.push_back(cost::make_stage_price(batch_, members, batch_.kv_bitwidth, {}, attention));
     has_kernels_.push_back(std::any_of(
         batch_.bitwidths.begin(), batch_.bitwidths.end(),
         [&](std::int32_t bitwidth) { return cost::has_kernel(batch_, members, bitwidth); }));
-    if (std::find(degrees_.begin(), degrees_.end(), group.degree) != degrees_.end()) continue;
-    degrees_.push_back(group.degree);
+    const Sharding sharding{group.degree, attention ? attention->ratio : 0};
+    const auto row = std::find(shardings_.begin(), shardings_.end(), sharding);
+    sharding_of_.push_back(static_cast<std::size_t>(row - shardings_.begin()));
+    if (row != shardings_.end()) continue;
+    shardings_.push_back(sharding);
     shards_.push_back(cost::shard(batch_.model, group.degree, batch_.split));
   }
 }
@@ -131,9 +136,9 @@ void BatchCosts::add_activations(PhaseCosts& costs, std::int64_t size, cost::Pha
   const auto bytes = phase == cost::Phase::prefill ? cost::prefill_activation_bytes
                                                    : cost::decode_activation_bytes;
   costs.activation_bytes.clear();
-  for (std::size_t row = 0; row < degrees_.size(); ++row) {
+  for (std::size_t row = 0; row < shardings_.size(); ++row) {
     for (const StagePlace place : kStagePlaces) {
-      costs.activation_bytes.push_back(degrees_[row] *
+      costs.activation_bytes.push_back(shardings_[row].degree *
                                        bytes(shards_[row], batch_.workload, size, place, query));
     }
   }

@@ -11,6 +11,14 @@
 
 namespace tessera::solver {
 
+/// How layers are cut over a group: what tells one row of bytes from another.
+struct Sharding {
+  std::int32_t degree = 1;
+  double attention_ratio = 0;  ///< of the KV heads, elsewhere
+
+  friend bool operator==(const Sharding&, const Sharding&) = default;
+};
+
 /// Costs of one batch problem by micro-batch size; computed on demand and kept.
 class BatchCosts {
  public:
@@ -23,8 +31,9 @@ class BatchCosts {
   const std::vector<MeshGroup>& groups() const { return groups_; }
   /// Whether no cost is lower at a larger size.
   bool are_monotone() const;
-  /// Distinct degrees, in the order in which the groups have them.
-  const std::vector<std::int32_t>& degrees() const { return degrees_; }
+  /// Distinct ones, in the order in which the groups have them.
+  const std::vector<Sharding>& shardings() const { return shardings_; }
+  std::size_t sharding_of(std::size_t group) const { return sharding_of_[group]; }
 
  private:
   const PhaseCosts& get(std::map<std::int64_t, PhaseCosts>& known, std::int64_t size,
@@ -39,8 +48,9 @@ class BatchCosts {
 
   BatchProblem batch_;
   std::vector<MeshGroup> groups_;
-  std::vector<std::int32_t> degrees_;
-  std::vector<ModelShape> shards_;                         ///< [degree] what one member holds
+  std::vector<Sharding> shardings_;
+  std::vector<std::size_t> sharding_of_;                   ///< [group]
+  std::vector<ModelShape> shards_;                         ///< [sharding] what one member holds
   std::vector<std::unique_ptr<cost::StagePrice>> prices_;  ///< [group]
   std::vector<bool> has_kernels_;                          ///< [group] of any of the bitwidths
   std::shared_ptr<cost::PriceCache> known_;

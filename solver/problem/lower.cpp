@@ -35,15 +35,16 @@ void set_omega(Instance& instance, const Problem& problem) {
   }
 }
 
-// Summed over the members of a tensor-parallel group, one row per degree.
+// Summed over the members of a tensor-parallel group, one row per sharding.
 void set_bytes(Instance& instance, const BatchProblem& batch,
-               const std::vector<std::int32_t>& degrees) {
+               const std::vector<Sharding>& shardings) {
   const cost::MemoryQuery query = memory_query(batch);
   instance.embedding_bytes.clear();
-  for (const std::int32_t degree : degrees) {
+  for (const auto& [degree, attention_ratio] : shardings) {
     const ModelShape member = cost::shard(batch.model, degree, batch.split);
     for (const LayerShape& layer : member.layer_classes) {
-      const double kv = cost::layer_kv_bytes(layer, batch.workload, query);
+      const double kv =
+          cost::layer_kv_bytes(cost::kept_of(layer, attention_ratio), batch.workload, query);
       for (std::int32_t bit : batch.bitwidths) {
         instance.layer_bytes.push_back(degree * (kv + cost::layer_weight_bytes(layer, bit, query)));
       }
@@ -81,23 +82,25 @@ Instance lower_batch(const Problem& problem, std::shared_ptr<cost::PriceCache> p
   instance.layer_class = batch.model.layer_class;
   instance.num_classes = static_cast<std::int32_t>(batch.model.layer_classes.size());
   const auto costs = std::make_shared<BatchCosts>(batch, std::move(prices));
-  const std::vector<std::int32_t>& degrees = costs->degrees();
-  for (const MeshGroup& group : costs->groups()) {
+  for (std::size_t g = 0; g < costs->groups().size(); ++g) {
+    const MeshGroup& group = costs->groups()[g];
     const std::vector<std::size_t>& members = group.members.front();
     const Node& node = batch.cluster.nodes[batch.cluster.devices[members.front()].node_index];
     const double usable = cost::empty_account(batch, members, query).left_bytes();
-    const auto row = std::find(degrees.begin(), degrees.end(), group.degree) - degrees.begin();
-    instance.groups.push_back(
-        {group.name, node.name, static_cast<std::int32_t>(group.members.size()),
-         group.degree * usable, static_cast<std::size_t>(row), group.degree > 1});
+    const auto attention = attention_of(batch, members.front());
+    instance.groups.push_back({group.name, node.name,
+                               static_cast<std::int32_t>(group.members.size()),
+                               group.degree * usable, costs->sharding_of(g), group.degree > 1});
     for (std::int32_t bit : batch.bitwidths) {
-      const bool runs = cost::has_kernel(batch, members, bit) &&
-                        cost::reads_kv(batch, members, batch.kv_bitwidth) &&
-                        can_launch(problem, members, bit);
+      const bool runs =
+          cost::has_kernel(batch, members, bit) &&
+          cost::reads_kv(batch, members, batch.kv_bitwidth) &&
+          (!attention || cost::reads_kv(batch, {attention->device}, batch.kv_bitwidth)) &&
+          can_launch(problem, members, bit);
       instance.allowed.push_back(runs ? 1 : 0);
     }
   }
-  set_bytes(instance, batch, degrees);
+  set_bytes(instance, batch, costs->shardings());
   set_omega(instance, problem);
   instance.batch_size = batch.workload.batch_size;
   instance.num_chunks = batch.workload.num_chunks();

@@ -202,13 +202,19 @@ OpenProblem open_problem(Problem problem, Choices choices, std::vector<cost::Ker
 
 OpenProblem open_again(const LoweredProblem& problem, const std::optional<Choices>& left_open) {
   Choices choices;
-  if (const BatchProblem* batch = problem.batch()) {
+  const BatchProblem* batch = problem.batch();
+  if (batch != nullptr) {
     if (left_open) choices = *left_open;
     if (!choices.tensor_parallel) choices.tensor_parallel = degrees_of(batch->mesh);
     choices.follows_cluster.kv_bitwidths = false;
     choices.kv_bitwidths = {batch->kv_bitwidth};
   }
-  return {problem, std::move(choices), {}, nullptr};
+  if (batch == nullptr || batch->attention.empty()) {
+    return {problem, std::move(choices), {}, nullptr};
+  }
+  Problem whole = problem.problem();
+  whole.batch()->attention.clear();
+  return {LoweredProblem(std::move(whole)), std::move(choices), {}, nullptr};
 }
 
 Variants list_variants(const OpenProblem& open) {
@@ -251,6 +257,7 @@ Problem on_devices(Problem problem, const std::vector<std::size_t>& devices,
   batch.cluster = part_of(batch.cluster, devices);
   batch.workload.batch_size = batch_size;
   batch.mesh.reset();
+  batch.attention.clear();
   return problem;
 }
 
@@ -263,6 +270,7 @@ OpenProblem with_one_more(const OpenProblem& open, std::size_t device) {
   cluster.devices.insert(at + 1, slot);
   cluster.name = title_of(cluster);
   batch.mesh.reset();
+  batch.attention.clear();
   Choices choices = open.choices;
   choices.tensor_parallel = degrees_of(*open.first.batch(), open.choices);
   if (choices.follows_cluster.tensor_parallel) {

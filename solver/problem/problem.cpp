@@ -21,7 +21,7 @@ double Problem::theta_in_force() const {
 
 std::vector<std::vector<std::size_t>> stage_members(const BatchProblem& batch,
                                                     const std::vector<std::size_t>& order) {
-  const std::vector<MeshGroup> groups = mesh_groups(batch.cluster, batch.mesh);
+  const std::vector<MeshGroup> groups = groups_of(batch);
   std::vector<std::size_t> used(groups.size(), 0);
   std::vector<std::vector<std::size_t>> stages;
   for (const std::size_t g : order) stages.push_back(groups[g].members[used[g]++]);

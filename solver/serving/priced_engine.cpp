@@ -25,6 +25,10 @@ const BatchProblem& batch_of(const PipelinePlan& plan) {
            "an offloading plan is priced by FlexGen's cost model for one batch; requests that come "
            "and go need a plan whose weights and KV cache are on the devices");
   }
+  if (!batch->attention.empty()) {
+    refuse(ErrorCode::unsupported, "plan.stages.attention",
+           "requests that come and go need a plan that has all heads of a stage on its device");
+  }
   return *batch;
 }
 

@@ -218,14 +218,19 @@ double attention_workspace_bytes(const LayerShape& layer, double rows, double sp
   return rows * heads * splits * (width + 2) * kFp32Bytes;
 }
 
+double attention_bytes(const LayerShape& layer, double rows, double split_context,
+                       double number_bytes) {
+  const double query_width = count(layer.num_heads) * count(layer.head_dim);
+  return rows * (2 * query_width + 2 * kv_width(layer)) * number_bytes +
+         attention_workspace_bytes(layer, rows, split_context);
+}
+
 // Beside the residual stream: the normed input with either Q, K, V, attention output and workspace,
 // or the FFN intermediate. Attention and FFN follow each other, so the larger counts.
 double layer_activation_bytes(const ModelShape& model, const LayerShape& layer, double rows,
                               double split_context, double number_bytes) {
   const double hidden = count(model.hidden_size);
-  const double query_width = count(layer.num_heads) * count(layer.head_dim);
-  const double attention = rows * (2 * query_width + 2 * kv_width(layer)) * number_bytes +
-                           attention_workspace_bytes(layer, rows, split_context);
+  const double attention = attention_bytes(layer, rows, split_context, number_bytes);
   const double ffn = rows * ffn_width(model, layer) * number_bytes;
   return rows * hidden * number_bytes + std::max(attention, ffn);
 }
@@ -367,6 +372,16 @@ double decode_activation_bytes(const ModelShape& model, const Workload& workload
   if (query.preset == MemoryPreset::llama_cpp) return llama_cpp_step_bytes(model, place);
   return physical_activation_bytes(model, sequences, sequences, longest_context(workload), place,
                                    activation_bytes(query.preset));
+}
+
+double attention_buffer_bytes(const LayerShape& layer, const Workload& workload,
+                              std::int64_t prefill_micro_batch_size,
+                              std::int64_t decode_micro_batch_size, const MemoryQuery& query) {
+  const double number_bytes = activation_bytes(query.preset);
+  const double rows = count(prefill_micro_batch_size) * prefill_tokens(workload);
+  return std::max(attention_bytes(layer, rows, 0, number_bytes),
+                  attention_bytes(layer, count(decode_micro_batch_size), longest_context(workload),
+                                  number_bytes));
 }
 
 double step_activation_bytes(const ModelShape& whole, const ModelShape& member,

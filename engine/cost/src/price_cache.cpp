@@ -6,20 +6,30 @@
 namespace tessera::cost {
 
 GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>& members,
-                   std::int32_t kv_bitwidth, const Correction& correction) {
+                   std::int32_t kv_bitwidth, const Correction& correction,
+                   const std::optional<AttentionElsewhere>& attention) {
   const Link link = slowest_link(context.cluster, members, members);
-  return {context.model.name,
-          group_type(context.cluster, members),
-          context.kernel_set.name,
-          context.kernel_set.tuned_experts,
-          context.profiles.size(),
-          members.size(),
-          link.kind,
-          link.bytes_per_s,
-          link.latency_s,
-          kv_bitwidth,
-          correction,
-          context.split};
+  GroupKey key = {context.model.name,
+                  group_type(context.cluster, members),
+                  context.kernel_set.name,
+                  context.kernel_set.tuned_experts,
+                  context.profiles.size(),
+                  members.size(),
+                  link.kind,
+                  link.bytes_per_s,
+                  link.latency_s,
+                  kv_bitwidth,
+                  correction,
+                  context.split};
+  if (attention) {
+    const Link over = slowest_link(context.cluster, members, {attention->device});
+    key.attention_device = context.device(attention->device).name;
+    key.attention_link = over.kind;
+    key.attention_ratio = attention->ratio;
+    key.attention_bytes_per_s = over.bytes_per_s;
+    key.attention_latency_s = over.latency_s;
+  }
+  return key;
 }
 
 std::size_t PriceKeyHash::operator()(const PriceKey& key) const {

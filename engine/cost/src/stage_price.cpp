@@ -12,7 +12,6 @@
 #include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost {
-namespace {
 
 std::shared_ptr<const Profile> profile_of(const PricingContext& context, const Device& device) {
   for (const auto& profile : context.profiles) {
@@ -20,6 +19,8 @@ std::shared_ptr<const Profile> profile_of(const PricingContext& context, const D
   }
   return nullptr;
 }
+
+namespace {
 
 class GroupPrice final : public StagePrice {
  public:
@@ -129,6 +130,47 @@ std::unique_ptr<LatencyModel> device_model(const PricingContext& context, const 
   return make_roofline(device, kernels);
 }
 
+/// Some heads of each layer are attended to elsewhere while the others are here.
+class Divided final : public StagePrice {
+ public:
+  Divided(std::unique_ptr<StagePrice> price, std::unique_ptr<Attender> attender, double ratio)
+      : price_(std::move(price)), attender_(std::move(attender)), ratio_(ratio) {}
+
+  double layer_s(const LayerShape& layer, std::int32_t bitwidth,
+                 const LayerWork& work) const override {
+    return price_->layer_s(layer, bitwidth, work) - price_->attention_s(layer, bitwidth, work) +
+           attention_s(layer, bitwidth, work);
+  }
+  double attention_s(const LayerShape& layer, std::int32_t bitwidth,
+                     const LayerWork& work) const override {
+    const LayerShape kept = kept_of(layer, ratio_), moved = moved_of(layer, ratio_);
+    double seconds = 0;
+    if (kept.num_kv_heads > 0) seconds = price_->attention_s(kept, bitwidth, work);
+    if (moved.num_kv_heads > 0) seconds = std::max(seconds, attender_->attention_s(moved, work));
+    return seconds;
+  }
+  double experts_s(const LayerShape& layer, std::int32_t bitwidth,
+                   const LayerWork& work) const override {
+    return price_->experts_s(layer, bitwidth, work);
+  }
+  double embedding_s(double rows) const override { return price_->embedding_s(rows); }
+  double head_s(double rows) const override { return price_->head_s(rows); }
+  double host_s(double sequences, double rows) const override {
+    return price_->host_s(sequences, rows);
+  }
+  double hop_s(double rows, const Link& link) const override { return price_->hop_s(rows, link); }
+  double return_s(double sequences, const Link& link) const override {
+    return price_->return_s(sequences, link);
+  }
+  // A difference of two that rise may fall.
+  bool is_monotone() const override { return false; }
+
+ private:
+  std::unique_ptr<StagePrice> price_;
+  std::unique_ptr<Attender> attender_;
+  double ratio_;
+};
+
 class Corrected final : public StagePrice {
  public:
   Corrected(std::unique_ptr<StagePrice> price, const Correction& correction)
@@ -225,9 +267,15 @@ std::unique_ptr<StagePrice> corrected(std::unique_ptr<StagePrice> price,
 
 std::unique_ptr<StagePrice> make_stage_price(const PricingContext& context,
                                              const std::vector<std::size_t>& members,
-                                             std::int32_t kv_bitwidth,
-                                             const Correction& correction) {
+                                             std::int32_t kv_bitwidth, const Correction& correction,
+                                             const std::optional<AttentionElsewhere>& attention) {
   std::unique_ptr<StagePrice> price = std::make_unique<GroupPrice>(context, members, kv_bitwidth);
+  if (attention) {
+    price = std::make_unique<Divided>(
+        std::move(price),
+        make_device_attender(context, members.front(), attention->device, kv_bitwidth),
+        attention->ratio);
+  }
   if (correction == Correction{}) return price;
   return corrected(std::move(price), correction);
 }
@@ -237,7 +285,8 @@ PipelinePrice::PipelinePrice(const PricingContext& context, std::vector<Stage> s
     : context_(context), stages_(std::move(stages)) {
   for (std::size_t k = 0; k < stages_.size(); ++k) {
     const Stage& next = stages_[(k + 1) % stages_.size()];
-    prices_.push_back(make_stage_price(context, stages_[k].members, kv_bitwidth, correction));
+    prices_.push_back(make_stage_price(context, stages_[k].members, kv_bitwidth, correction,
+                                       stages_[k].attention));
     links_.push_back(slowest_link(context.cluster, stages_[k].members, next.members));
   }
 }

@@ -190,6 +190,14 @@ local function text_of(e)
   return table.concat(lines, "\n") .. "\n"
 end
 
+-- Of the problem of such a plan no perturbed one knows where its heads are.
+local function divides_attention(plan)
+  for _, stage in ipairs(plan.stages) do
+    if stage.attention then return true end
+  end
+  return false
+end
+
 local function explain(plan, opt)
   -- An offloading plan is priced by FlexGen's cost model, which says itself what it waits for.
   local e = { binds = plan.offload and {} or solver.bindings(plan), brief = solver.explain_briefly(plan),
@@ -203,7 +211,9 @@ local function explain(plan, opt)
       e.above_best_ratio = math.max(0, (plan.objective - best.objective) / math.max(math.abs(best.objective), 1e-12))
       e.what_if = hardware(problem, best, clock)
       e.what_if[#e.what_if + 1] = lower_quality(problem, best, clock)
-      if opt.robustness > 0 and not plan.offload then e.robustness = perturb(plan, problem, opt, clock) end
+      if opt.robustness > 0 and not plan.offload and not divides_attention(plan) then
+        e.robustness = perturb(plan, problem, opt, clock)
+      end
     end
     e.stopped, e.solves, e.elapsed_s = clock.stopped, clock.solves, clock.elapsed_s()
   end

@@ -86,6 +86,12 @@ return function(plan, cluster, given)
   if plan.replicas then
     core.raise("unsupported", path .. " plan: replicas are pipelines of their own; replan each of plan.replicas", path)
   end
+  for k, stage in ipairs(plan.stages) do
+    if stage.attention then
+      core.raise("unsupported", ("%s plan: heads of stage %d are on %s, and what moves is told of stages alone; "
+        .. "plan anew"):format(path, k - 1, stage.attention.device), path)
+    end
+  end
   local opt = read(given)
   local lost = check_lost(opt.lost, plan)
   local problem = problem_of(plan, cluster)

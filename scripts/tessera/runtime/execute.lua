@@ -69,6 +69,12 @@ local function check_plan(plan)
     if engine.offload then
       core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
     end
+    for k, stage in ipairs(engine.stages) do
+      if stage.attention then
+        core.refuse(path .. ".plan", ("it has KV heads of stage %d on %s (attention), which the runtime does not"):format(
+          k - 1, stage.attention.device))
+      end
+    end
     local split = engine:problem().split
     if split.expert_parallel > 1 or split.attention_data_parallel > 1 then
       core.refuse(path .. ".plan", "it spreads experts over devices or cuts attention into parts, which vLLM does and "

@@ -8,6 +8,7 @@ local M = {}
 local width, label_width, time_width, margin = 960, 160, 180, 16
 local strip_width = width - 2 * margin - label_width - time_width
 local row_height, header_height, legend_height = 82, 64, 40
+local attention_height = 46 -- of a device that attends to heads of a stage, below its row
 local gib = 2 ^ 30
 
 -- Few bits warm, many bits cold; the number stands in the cell where it fits.
@@ -57,8 +58,8 @@ local function layer_cells(page, stage, y, num_layers)
   bit_labels(page, stage, y, cell)
 end
 
-local function memory_bar(page, stage, y, capacity_of_bar)
-  local memory, x = stage.memory, margin + label_width
+local function memory_bar(page, memory, y, capacity_of_bar)
+  local x = margin + label_width
   local scale = strip_width / capacity_of_bar
   page:rect(x, y, memory.capacity_bytes * scale, 12, { class = "ts-track",
     tip = ("capacity %.2f GiB"):format(memory.capacity_bytes / gib) })
@@ -104,18 +105,39 @@ local function legend(page, y, plans)
   entry(decode_colour, "decode step")
 end
 
-local function stage_row(page, stage, index, y, scale)
-  local memory = stage.memory
-  local name = ("%d  %s"):format(index, stage.device)
+local function label(page, name, y)
   local text = svg.fit(name, label_width - 12, 12)
-  page:text(margin, y + 16, text, { tip = text ~= name and name or nil })
-  page:text(margin, y + 34, ("%d layers"):format(stage.num_layers), { class = "ts-muted ts-small" })
-  layer_cells(page, stage, y, scale.num_layers)
-  memory_bar(page, stage, y + 30, scale.capacity_bytes)
-  page:text(margin + label_width, y + 57, ("%.2f of %.2f GiB (%.0f %%)"):format(memory.total_bytes / gib,
+  page:text(margin, y, text, { tip = text ~= name and name or nil })
+end
+
+local function memory_words(page, memory, y)
+  page:text(margin + label_width, y, ("%.2f of %.2f GiB (%.0f %%)"):format(memory.total_bytes / gib,
     memory.capacity_bytes / gib, 100 * memory.total_bytes / math.max(memory.capacity_bytes, 1)),
     { class = "ts-muted ts-small" })
+end
+
+local function stage_row(page, stage, index, y, scale)
+  label(page, ("%d  %s"):format(index, stage.device), y + 16)
+  page:text(margin, y + 34, ("%d layers"):format(stage.num_layers), { class = "ts-muted ts-small" })
+  layer_cells(page, stage, y, scale.num_layers)
+  memory_bar(page, stage.memory, y + 30, scale.capacity_bytes)
+  memory_words(page, stage.memory, y + 57)
   time_bars(page, stage, y + 2, scale.prefill_s, scale.decode_s)
+  local there = stage.attention
+  if not there then return end
+  label(page, "+  " .. there.device, y + attention_height + 34)
+  page:text(margin, y + attention_height + 52, ("%.3g %% of KV heads"):format(100 * there.ratio),
+    { class = "ts-muted ts-small" })
+  memory_bar(page, there.memory, y + attention_height + 30, scale.capacity_bytes)
+  memory_words(page, there.memory, y + attention_height + 57)
+end
+
+local function height_of(stage) return row_height + (stage.attention and attention_height or 0) end
+
+local function height_of_all(stages)
+  local height = 0
+  for _, stage in ipairs(stages) do height = height + height_of(stage) end
+  return height
 end
 
 local function one_pipeline(page, plan, top, title)
@@ -126,14 +148,18 @@ local function one_pipeline(page, plan, top, title)
   local stages, last = plan.stages, plan.stages[#plan.stages]
   local scale = {
     num_layers = last.first_layer + last.num_layers,
-    capacity_bytes = largest(stages, function(s) return s.memory.capacity_bytes end),
+    capacity_bytes = largest(stages, function(s)
+      return math.max(s.memory.capacity_bytes, s.attention and s.attention.memory.capacity_bytes or 0)
+    end),
     prefill_s = largest(stages, function(s) return s.prefill_s end),
     decode_s = largest(stages, function(s) return s.decode_s end),
   }
+  local y = top + header_height
   for index, stage in ipairs(stages) do
-    stage_row(page, stage, index - 1, top + header_height + (index - 1) * row_height, scale)
+    stage_row(page, stage, index - 1, y, scale)
+    y = y + height_of(stage)
   end
-  return top + header_height + row_height * #stages
+  return y
 end
 
 local function headline(plan, name) return ("%s: %s by %s"):format(name, plan.status, plan.planner) end
@@ -142,7 +168,7 @@ local function headline(plan, name) return ("%s: %s by %s"):format(name, plan.st
 function M.draw(plan, name)
   local replicas = type(plan.replicas) == "table" and plan.replicas[1] and plan.replicas
   local plans, height = plan.pipelines or replicas or { plan }, 0 -- rows of older results have no pipelines
-  for _, one in ipairs(plans) do height = height + header_height + row_height * #one.stages end
+  for _, one in ipairs(plans) do height = height + header_height + height_of_all(one.stages) end
   local title = headline(plan, name)
   local page = svg.page(width, height + legend_height, title)
   local top = 0

@@ -123,6 +123,12 @@ double step_activation_bytes(const ModelShape& whole, const ModelShape& member,
                              std::int64_t max_tokens, std::int64_t max_sequences, StagePlace place,
                              const MemoryQuery& query);
 
+/// Of a device that does nothing of a layer but attention of these heads, in either phase: Q, K, V,
+/// outputs and workspace.
+double attention_buffer_bytes(const LayerShape& layer, const Workload& workload,
+                              std::int64_t prefill_micro_batch_size,
+                              std::int64_t decode_micro_batch_size, const MemoryQuery& query);
+
 /// Where the memory of one device goes (bytes).
 struct MemoryAccount {
   double capacity_bytes = 0;  ///< by its data sheet

@@ -27,12 +27,16 @@ struct GroupKey {
   std::int32_t kv_bitwidth = 16;
   Correction correction;
   GroupSplit split;
+  /// Who attends to heads elsewhere, and over which link; empty: nobody.
+  std::string attention_device = {}, attention_link = {};
+  double attention_ratio = 0, attention_bytes_per_s = 0, attention_latency_s = 0;
 
   friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
 };
 
 GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>& members,
-                   std::int32_t kv_bitwidth, const Correction& correction = {});
+                   std::int32_t kv_bitwidth, const Correction& correction = {},
+                   const std::optional<AttentionElsewhere>& attention = {});
 
 enum class PricePart {
   micro_batch,  ///< means over a phase's units: layers [class][bitwidth], then embedding, then head

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/stage_place.h"
 #include "tessera/core/workload.h"
+#include "tessera/cost/attention_elsewhere.h"
 #include "tessera/cost/group_split.h"
 #include "tessera/cost/kernel_set.h"
 #include "tessera/cost/latency.h"
@@ -34,6 +36,9 @@ struct PricingContext {
 
   const Device& device(std::size_t index) const { return cluster.devices[index].device; }
 };
+
+/// What was measured of the device; null where nothing was.
+std::shared_ptr<const Profile> profile_of(const PricingContext& context, const Device& device);
 
 /// The model of one tensor-parallel group, or device: by its profile where there is one, else the
 /// roofline; of unlike devices the slowest each time. @param members into the cluster's, at least 1
@@ -64,6 +69,7 @@ struct Stage {
   std::vector<std::size_t> members;  ///< into the cluster's devices, the first one first
   StagePlace place = StagePlace::only;
   LayerCounts layers;
+  std::optional<AttentionElsewhere> attention = {};  ///< absent: all of it is here
 
   std::int64_t degree() const { return static_cast<std::int64_t>(members.size()); }
 };
@@ -130,10 +136,12 @@ std::unique_ptr<StagePrice> corrected(std::unique_ptr<StagePrice> price,
                                       const Correction& correction);
 
 /// @param context borrowed, for as long as the price lives
-std::unique_ptr<StagePrice> make_stage_price(const PricingContext& context,
-                                             const std::vector<std::size_t>& members,
-                                             std::int32_t kv_bitwidth,
-                                             const Correction& correction = {});
+/// @param attention of one device alone: kept heads and those elsewhere are attended to at the same
+/// time
+std::unique_ptr<StagePrice> make_stage_price(
+    const PricingContext& context, const std::vector<std::size_t>& members,
+    std::int32_t kv_bitwidth, const Correction& correction = {},
+    const std::optional<AttentionElsewhere>& attention = {});
 
 /// The stages of a pipeline, priced.
 class PipelinePrice {

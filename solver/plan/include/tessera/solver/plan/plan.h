@@ -38,6 +38,17 @@ struct StageMemory {
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
+/// KV heads of a stage, the last ones, that another device keeps and attends to.
+struct StageAttention {
+  std::string device;
+  std::string node;
+  std::int64_t device_index = 0;  ///< into the cluster's devices
+  double ratio = 1;               ///< of the KV heads
+  StageMemory memory;             ///< of that device
+
+  friend bool operator==(const StageAttention&, const StageAttention&) = default;
+};
+
 struct PlanStage {
   std::string device;
   std::string node;
@@ -49,6 +60,7 @@ struct PlanStage {
   double decode_s = 0;   ///< one decode step of one micro-batch
   StageMemory memory;
   std::optional<StageOffload> offload;  ///< in every stage of an offloading plan, and only there
+  std::optional<StageAttention> attention;  ///< absent: all heads are on the stage's device
 
   friend bool operator==(const PlanStage&, const PlanStage&) = default;
 };
@@ -184,6 +196,23 @@ struct Fields<solver::StageMemory> {
 };
 
 template <>
+struct Fields<solver::StageAttention> {
+  using A = solver::StageAttention;
+  static constexpr auto list = std::tuple{
+      field<&A::device>({.name = "device", .doc = "Device type"}),
+      field<&A::node>({.name = "node", .doc = "Node that holds it"}),
+      field<&A::device_index>({.name = "device_index",
+                               .doc = "Into the cluster's devices (0-based)",
+                               .min = 0,
+                               .max = solver::kMostIndex}),
+      field<&A::ratio>({.name = "ratio",
+                        .doc = "Of the stage's KV heads, the last ones, with their cache",
+                        .min = 1e-9,
+                        .max = 1}),
+      field<&A::memory>({.name = "memory", .doc = "Where the memory of that device goes"})};
+};
+
+template <>
 struct Fields<solver::PlanStage> {
   using S = solver::PlanStage;
   static constexpr auto index = [](std::string_view name, std::string_view doc) -> FieldSpec {
@@ -209,7 +238,12 @@ struct Fields<solver::PlanStage> {
                           .doc = "Of a plan that offloads: shares of weights, kv_cache and "
                                  "activations on device, host and disk; host_bytes, disk_bytes",
                           .in_file = InFile::when_set,
-                          .script_type = "table?"})};
+                          .script_type = "table?"}),
+      field<&S::attention>({.name = "attention",
+                            .doc = "KV heads of it on another device, with their cache: device, "
+                                   "node, device_index, ratio, memory (of that device)",
+                            .in_file = InFile::when_set,
+                            .script_type = "table?"})};
 
   /// Each layer has a bitwidth.
   static void check(const S& stage, const FieldPath& path);

@@ -36,6 +36,12 @@ std::vector<std::string_view> preset_names();
 /// A server that is to run the plan.
 enum class Runtime { vllm, llama_cpp, tessera };
 
+/// A device whose stage has some KV heads elsewhere.
+struct DividedAttention {
+  std::size_t device = 0;  ///< into the cluster's devices
+  cost::AttentionElsewhere elsewhere;
+};
+
 /// A model on a cluster under a workload, with what prices it. Nothing is left to choose; a problem
 /// with open choices is an OpenProblem.
 struct BatchProblem : cost::PricingContext {
@@ -52,6 +58,9 @@ struct BatchProblem : cost::PricingContext {
   /// before.
   std::optional<QualityLevels> levels;
   std::optional<Mesh> mesh;  ///< tensor-parallel groups; absent: every device on its own
+  /// Who attends to heads of another's stage, and so has none of its own. Files have it in the
+  /// stages of a plan.
+  std::vector<DividedAttention> attention = {};
 
   const std::string& kernel_set_name() const { return kernel_set.name; }
 };
@@ -98,6 +107,20 @@ struct Problem {
   bool may_leave_out() const { return !use_all_devices.value_or(true); }
   bool must_use_all_devices() const { return !may_have_empty_stages(); }
 };
+
+/// Tensor-parallel groups of the problem's mesh, and devices by themselves, as mesh_groups has
+/// them, but for `attention`: a device that divides it is a group of its own, and one that attends
+/// for another is in none. @throws Error{invalid_argument} where attention is divided as it cannot
+/// be.
+std::vector<MeshGroup> groups_of(const BatchProblem& batch);
+
+/// Absent where all of the attention of a stage on the device is there.
+std::optional<cost::AttentionElsewhere> attention_of(const BatchProblem& batch, std::size_t device);
+
+/// The group of each device, of those that are the first of one.
+/// @throws Error{invalid_argument} for a device that is not.
+std::vector<std::size_t> groups_on(const BatchProblem& batch,
+                                   const std::vector<std::size_t>& devices);
 
 /// How the memory of the problem's stages is counted.
 cost::MemoryQuery memory_query(const BatchProblem& batch);

@@ -1,0 +1,97 @@
+// Stages with heads on other devices, as scripts write them.
+
+#include <algorithm>
+
+#include "solver_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/lua_kit/args.h"
+#include "tessera/lua_kit/object.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/solver/problem/named_attention.h"
+
+namespace tessera::solver_lua {
+namespace {
+
+const OptionTable& attention_options() {
+  static const OptionTable table{"plan stage attention",
+                                 "KV heads of a stage on another device, with their cache.",
+                                 "",
+                                 {{.name = "device",
+                                   .type = OptionType::text,
+                                   .doc = "Device name, \"T4-16G\" or \"T4-16G@node\"; it runs "
+                                          "nothing else",
+                                   .required = true},
+                                  {.name = "ratio",
+                                   .type = OptionType::number,
+                                   .doc = "Of the KV heads, rounded to whole ones",
+                                   .default_text = "1",
+                                   .min = 0,
+                                   .max = 1}}};
+  return table;
+}
+
+std::string full_name(const std::string& device, const std::string& node) {
+  return node.empty() ? device : device + "@" + node;
+}
+
+/// The stage on top of the stack, a table or a stage of another plan.
+solver::NamedStage named_stage(lua_State* L, const std::string& where) {
+  if (const auto* held = lua_kit::test_object<solver::PlanStage>(L, -1)) {
+    const solver::PlanStage& stage = **held;
+    solver::NamedStage named{full_name(stage.device, stage.node)};
+    if (stage.attention) {
+      const solver::StageAttention& there = *stage.attention;
+      named.attention = {full_name(there.device, there.node), there.ratio};
+    }
+    return named;
+  }
+  solver::NamedStage named;
+  lua_kit::push_field(L, -1, "device", where);
+  named.device = lua_kit::check_text(L, -1, where + ".device");
+  lua_pop(L, 1);
+  if (lua_kit::push_field(L, -1, "attention", where)) {
+    const lua_kit::Options options(L, lua_gettop(L), attention_options(), where + ".attention");
+    named.attention = {options.text("device"), options.number("ratio")};
+  }
+  lua_pop(L, 1);
+  return named;
+}
+
+/// Stages that candidate_argument has read.
+std::vector<solver::NamedStage> named_stages(lua_State* L, int index, const std::string& path) {
+  std::vector<solver::NamedStage> stages;
+  lua_kit::push_field(L, index, "stages", path);
+  lua_kit::for_each_item(
+      L, lua_gettop(L), lua_kit::field_path(path, "stages"),
+      [&](std::size_t, const std::string& where) { stages.push_back(named_stage(L, where)); });
+  lua_pop(L, 1);
+  return stages;
+}
+
+}  // namespace
+
+Decision decision_argument(lua_State* L, int index, const solver::LoweredProblem& problem,
+                           const std::string& path) {
+  // Checks the table, whatever stands in it beside.
+  Decision whole{problem, candidate_argument(L, index, problem.instance(), path), {}};
+  const std::vector<solver::NamedStage> stages = named_stages(L, index, path);
+  const bool divided = std::any_of(stages.begin(), stages.end(), [](const solver::NamedStage& s) {
+    return s.attention.has_value();
+  });
+  if (!divided) return whole;
+  const std::string where = lua_kit::field_path(path, "stages");
+  const solver::BatchProblem* batch = problem.batch();
+  if (batch == nullptr) {
+    refuse(ErrorCode::unsupported, where, "an abstract instance has no heads to divide");
+  }
+  solver::PlacedAttention placed = solver::place_attention(*batch, stages, where);
+  solver::Problem settled = problem.problem();
+  settled.batch()->attention = std::move(placed.attention);
+  whole.problem = solver::LoweredProblem(std::move(settled));
+  whole.candidate.order = solver::groups_on(*whole.problem.batch(), placed.stages);
+  whole.notes = std::move(placed.notes);
+  return whole;
+}
+
+}  // namespace tessera::solver_lua
