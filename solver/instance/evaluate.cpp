@@ -68,4 +68,18 @@ Evaluation evaluate(const Instance& instance, const Candidate& candidate) {
   return e;
 }
 
+double prefill_s(const Instance& instance, const Candidate& candidate, const Evaluation& e) {
+  const ObjectiveCoefficients c =
+      objective_coefficients(instance, Objective::steady, candidate.prefill_micro_batch_size,
+                             candidate.decode_micro_batch_size);
+  return c.prefill_max * e.prefill_max_s + c.prefill_sum * e.prefill_sum_s;
+}
+
+double decode_s(const Instance& instance, const Candidate& candidate, const Evaluation& e) {
+  const ObjectiveCoefficients c =
+      objective_coefficients(instance, Objective::steady, candidate.prefill_micro_batch_size,
+                             candidate.decode_micro_batch_size);
+  return std::max(c.round_micro_batches * e.decode_max_s, e.decode_sum_s);
+}
+
 }  // namespace tessera::solver

@@ -94,4 +94,34 @@ Decision decision_argument(lua_State* L, int index, const solver::LoweredProblem
   return whole;
 }
 
+/// with_attention(problem, device, to, ratio): the problem with a share of the KV heads of whatever
+/// stage is on a device (0-based) on another one, which no stage then uses; the ratio of whole
+/// heads and a note where it is another.
+int with_attention(lua_State* L) {
+  const solver::OpenProblem& p = *lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
+  if (p.first.batch() == nullptr) {
+    refuse(ErrorCode::unsupported, "with_attention", "an abstract instance has no heads to divide");
+  }
+  solver::Problem problem = p.first.problem();
+  solver::BatchProblem& batch = *problem.batch();
+  const double last = static_cast<double>(batch.cluster.devices.size()) - 1;
+  const auto device = static_cast<std::size_t>(lua_kit::check_integer(L, 2, "device", 0, last));
+  const auto to = static_cast<std::size_t>(lua_kit::check_integer(L, 3, "to", 0, last));
+  std::vector<std::string> notes;
+  const double ratio = solver::whole_heads_ratio(
+      batch.model, lua_kit::check_number(L, 4, "ratio", 0, 1), "stage 0", notes);
+  batch.attention.clear();
+  if (ratio > 0) batch.attention = {{device, {to, ratio}}};
+  solver::groups_of(batch);  // refuses what cannot be
+  push_problem(L, {solver::LoweredProblem(std::move(problem), p.prices), p.choices, p.kernel_sets,
+                   p.prices});
+  lua_pushnumber(L, ratio);
+  if (notes.empty()) {
+    lua_pushnil(L);
+  } else {
+    lua_kit::push_text(L, notes.front());
+  }
+  return 3;
+}
+
 }  // namespace tessera::solver_lua

@@ -58,8 +58,11 @@ int evaluate(lua_State* L) {
                 "problem:evaluate prices plans that stay on their devices; ask problem:offload",
                 "problem:evaluate.offload");
   }
-  const auto violation = solver::find_violation(p.instance(), candidate);
-  lua_createtable(L, 0, 6);
+  auto violation = solver::find_violation(p.instance(), candidate);
+  if (!violation && p.batch() != nullptr) {
+    violation = solver::find_full_attender(*p.batch(), candidate);
+  }
+  lua_createtable(L, 0, 8);
   lua_kit::set_boolean(L, "fits", !violation);
   if (violation) {
     lua_kit::set_text(L, "constraint", violation->constraint);
@@ -70,6 +73,8 @@ int evaluate(lua_State* L) {
   const solver::Evaluation e = solver::evaluate(p.instance(), candidate);
   lua_kit::set_number(L, "objective", e.objective);
   lua_kit::set_number(L, "latency_s", e.latency_s);
+  lua_kit::set_number(L, "prefill_s", solver::prefill_s(p.instance(), candidate, e));
+  lua_kit::set_number(L, "decode_s", solver::decode_s(p.instance(), candidate, e));
   lua_kit::set_number(L, "omega", e.omega);
   return 1;
 }

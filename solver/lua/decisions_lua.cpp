@@ -109,8 +109,8 @@ int device_groups(lua_State* L) {
   return 1;
 }
 
-/// on_devices(problem, { index, ... }): the problem on these devices of its cluster (0-based), its
-/// choices open again.
+/// on_devices(problem, { index, ... }, batch_size): the problem on these devices of its cluster
+/// (0-based), of so many of its requests (default: all), its choices open again.
 int on_devices(lua_State* L) {
   const solver::OpenProblem& p = problem_argument(L, 1);
   const solver::BatchProblem* batch = p.first.batch();
@@ -120,7 +120,12 @@ int on_devices(lua_State* L) {
     const double last = static_cast<double>(batch->cluster.devices.size()) - 1;
     devices.push_back(static_cast<std::size_t>(lua_kit::check_integer(L, -1, path, 0, last)));
   });
-  push_problem(L, solver::part_of(p, devices, batch->workload.batch_size));
+  const std::int64_t all = batch->workload.batch_size;
+  const std::int64_t requests =
+      lua_isnoneornil(L, 3)
+          ? all
+          : lua_kit::check_integer(L, 3, "batch_size", 1, static_cast<double>(all));
+  push_problem(L, solver::part_of(p, devices, requests));
   return 1;
 }
 

@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/plan/build_plan.h"
+#include "tessera/solver/plan/check_plan.h"
 
 namespace tessera::solver_lua {
 namespace {
@@ -74,6 +75,38 @@ void push_kv_omega(lua_State* L, const solver::Plan& plan) {
   const solver::Problem* problem = cache_problem(plan);
   if (problem == nullptr) return lua_pushnil(L);
   lua_pushnumber(L, total_kv_omega(*problem));
+}
+
+/// join_plans(problem, { { plan, { device, ... } }, ... }, planner): plans of parts of the
+/// problem's cluster (on_devices), and which devices those are (0-based), side by side. Checked; or
+/// nil, why.
+int join_plans(lua_State* L) {
+  const solver::Problem& problem =
+      lua_kit::check_object<solver::OpenProblem>(L, 1, "problem")->first.problem();
+  if (problem.batch() == nullptr) refuse("join_plans", "an instance has no cluster");
+  std::vector<solver::PipelinePlan> replicas;
+  lua_kit::for_each_item(L, 2, "plans", [&](std::size_t, const std::string& path) {
+    const int item = lua_gettop(L);
+    lua_kit::push_item(L, item, 1, path);
+    const auto plan = lua_kit::check_object<solver::Plan>(L, -1, path.c_str());
+    solver::PipelinePlan replica = pipeline_of(*plan, path);
+    lua_kit::push_item(L, item, 2, path);
+    replica.devices.emplace();
+    const double last = static_cast<double>(problem.batch()->cluster.devices.size()) - 1;
+    lua_kit::for_each_item(L, item + 2, path, [&](std::size_t, const std::string& where) {
+      replica.devices->push_back(lua_kit::check_integer(L, -1, where, 0, last));
+    });
+    replicas.push_back(std::move(replica));
+    lua_settop(L, item);
+  });
+  if (replicas.empty()) refuse("join_plans", "give a plan");
+  solver::Plan joined =
+      solver::join_replicas(problem, std::move(replicas), lua_kit::check_utf8(L, 3, "planner"));
+  if (const auto violation = solver::check_plan(joined)) {
+    return push_why(L, "infeasible", violation->message, violation->constraint);
+  }
+  push_plan(L, std::move(joined));
+  return 1;
 }
 
 }  // namespace tessera::solver_lua

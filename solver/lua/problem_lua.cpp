@@ -202,36 +202,36 @@ const lua_kit::ObjectType<OpenProblem>& lua_kit::object_type<OpenProblem>() {
       .doc = "What is to be planned and what counts as good.",
       .fields =
           joined<OpenProblem>({instance_fields(), serving_fields(), goal_fields(), other_fields()}),
-      .methods = {{"with", guarded<with>, "(changes: table): tessera.Problem",
-                   "A copy with options of ts.problem changed"},
-                  {"add_constraint", guarded<solver_lua::add_constraint>,
-                   "(constraint: table): tessera.Problem",
-                   "A copy with one more linear row that every plan must keep; problem:with { "
-                   "constraints = {} } lifts them"},
-                  {"write_model", guarded<solver_lua::write_model>,
-                   "(path: string, options: table): boolean?, tessera.Error?",
-                   "Writes the integer programme as .lp or .mps, for other solvers"},
-                  {"evaluate", guarded<solver_lua::evaluate>, "(plan: table): table",
-                   "Prices stages given by hand: fits, objective, latency_s, omega; constraint and "
-                   "message where it does not fit"},
-                  {"micro_batch_sizes", guarded<solver_lua::micro_batch_sizes>, "(): integer[]",
-                   "Sizes worth trying: the smallest of each number of micro-batches"},
-                  {"balanced_partition", guarded<solver_lua::balanced_partition>,
-                   "(options: table): integer[]?",
-                   "Layers per stage at one bitwidth, balanced by the workload's stage times; nil "
-                   "where none fits"},
-                  {"device_facts", guarded<solver_lua::device_facts>, "(options: table): table[]",
-                   "Usable memory, FP16 rate and time of a layer of each device"},
-                  {"offload", guarded<solver_lua::offload>, "(plan: table): table[]?, number",
-                   "FlexGen's linear programme for stages given by hand with offload = { "
-                   "gpu_batch_size = }: shares per stage of weights, kv_cache and activations on "
-                   "device, host and disk, and the latency (s); nil and why where none fits"},
-                  {"variants", guarded<solver_lua::variants>,
-                   "(): tessera.Problem[], string[], string[]",
-                   "One problem for each way to settle what is open (tensor parallelism, KV "
-                   "bitwidth), their names, and notes on what was left out"},
-                  {"device_orders", guarded<solver_lua::device_orders>,
-                   "(limit: integer?): string[][]", "Distinct orders of all devices"}},
+      .methods =
+          {{"with", guarded<with>, "(changes: table): tessera.Problem",
+            "A copy with options of ts.problem changed"},
+           {"add_constraint", guarded<solver_lua::add_constraint>,
+            "(constraint: table): tessera.Problem",
+            "A copy with one more linear row that every plan must keep; problem:with { "
+            "constraints = {} } lifts them"},
+           {"write_model", guarded<solver_lua::write_model>,
+            "(path: string, options: table): boolean?, tessera.Error?",
+            "Writes the integer programme as .lp or .mps, for other solvers"},
+           {"evaluate", guarded<solver_lua::evaluate>, "(plan: table): table",
+            "Prices stages given by hand: fits, objective, latency_s = prefill_s + decode_s for "
+            "each token after the first, omega; constraint and message where it does not fit"},
+           {"micro_batch_sizes", guarded<solver_lua::micro_batch_sizes>, "(): integer[]",
+            "Sizes worth trying: the smallest of each number of micro-batches"},
+           {"balanced_partition", guarded<solver_lua::balanced_partition>,
+            "(options: table): integer[]?",
+            "Layers per stage at one bitwidth, balanced by the workload's stage times; nil "
+            "where none fits"},
+           {"device_facts", guarded<solver_lua::device_facts>, "(options: table): table[]",
+            "Usable memory, FP16 rate and time of a layer of each device"},
+           {"offload", guarded<solver_lua::offload>, "(plan: table): table[]?, number",
+            "FlexGen's linear programme for stages given by hand with offload = { "
+            "gpu_batch_size = }: shares per stage of weights, kv_cache and activations on "
+            "device, host and disk, and the latency (s); nil and why where none fits"},
+           {"variants", guarded<solver_lua::variants>, "(): tessera.Problem[], string[], string[]",
+            "One problem for each way to settle what is open (tensor parallelism, KV "
+            "bitwidth), their names, and notes on what was left out"},
+           {"device_orders", guarded<solver_lua::device_orders>, "(limit: integer?): string[][]",
+            "Distinct orders of all devices"}},
       .summary = summary};
   return type;
 }

@@ -74,6 +74,8 @@ void register_solver(lua_State* L) {
                             {"launched_by", lua_kit::guarded<launched_by>},
                             {"vllm_layer_split", lua_kit::guarded<vllm_layer_split>},
                             {"on_devices", lua_kit::guarded<on_devices>},
+                            {"join_plans", lua_kit::guarded<join_plans>},
+                            {"with_attention", lua_kit::guarded<with_attention>},
                             {"with_one_more", lua_kit::guarded<with_one_more>},
                             {"mix_bounds", lua_kit::guarded<mix_bounds>},
                             {"replan", lua_kit::guarded<replan>},

@@ -45,6 +45,8 @@ int perturbed(lua_State* L);
 int device_groups(lua_State* L);
 int with_devices(lua_State* L);
 int on_devices(lua_State* L);
+int join_plans(lua_State* L);
+int with_attention(lua_State* L);
 int engine_kernels(lua_State* L);
 int launch_obstacles(lua_State* L);
 int transfer_obstacle(lua_State* L);

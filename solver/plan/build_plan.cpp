@@ -69,22 +69,15 @@ StageMemory instance_memory(const Instance& instance, const Candidate& candidate
   return memory;
 }
 
-/// Of the device that attends to heads of a stage: their cache, and a layer's buffers.
 StageMemory attention_memory(const BatchProblem& batch, const PipelinePlan& plan,
                              const PlanStage& stage) {
-  const cost::MemoryQuery query = memory_query(batch);
   const StageAttention& there = *stage.attention;
-  const cost::MemoryAccount account =
-      cost::empty_account(batch.device(static_cast<std::size_t>(there.device_index)), query);
+  const cost::MemoryAccount account = attender_memory(
+      batch, {static_cast<std::size_t>(there.device_index), there.ratio}, stage.first_layer,
+      stage.num_layers, plan.prefill_micro_batch_size, plan.decode_micro_batch_size);
   StageMemory memory;
-  for (std::int64_t i = 0; i < stage.num_layers; ++i) {
-    const LayerShape moved = cost::moved_of(batch.model.layer(stage.first_layer + i), there.ratio);
-    memory.kv_cache_bytes += cost::layer_kv_bytes(moved, batch.workload, query);
-    memory.activation_bytes =
-        std::max(memory.activation_bytes,
-                 cost::attention_buffer_bytes(moved, batch.workload, plan.prefill_micro_batch_size,
-                                              plan.decode_micro_batch_size, query));
-  }
+  memory.kv_cache_bytes = account.kv_bytes;
+  memory.activation_bytes = account.activation_bytes;
   memory.reserve_bytes = account.reserve_bytes;
   memory.capacity_bytes = account.capacity_bytes;
   add_total(memory);

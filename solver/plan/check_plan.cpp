@@ -5,7 +5,6 @@
 #include "check_offload.h"
 #include "check_replicas.h"
 #include "compare_plans.h"
-#include "tessera/core/units.h"
 #include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {
@@ -28,26 +27,6 @@ std::optional<Violation> find_gap(const PipelinePlan& plan) {
   return std::nullopt;
 }
 
-std::optional<Violation> find_full_attender(const PipelinePlan& plan) {
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const auto& attention = plan.stages[k].attention;
-    if (!attention) continue;
-    const StageMemory& memory = attention->memory;
-    const double usable =
-        cost::empty_account(
-            plan.problem.batch()->device(static_cast<std::size_t>(attention->device_index)),
-            memory_query(*plan.problem.batch()))
-            .left_bytes();
-    if (memory.kv_cache_bytes + memory.activation_bytes <= usable * (1 + kMemorySlack)) continue;
-    return Violation{
-        "memory", fmt::format("{} has to hold {} of KV cache and {} of buffers for heads of "
-                              "stage {}, and has {}; a smaller attention.ratio leaves it less",
-                              attention->device, format_bytes(memory.kv_cache_bytes),
-                              format_bytes(memory.activation_bytes), k + 1, format_bytes(usable))};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<Violation> check_plan(const PipelinePlan& plan) {
@@ -60,7 +39,8 @@ std::optional<Violation> check_plan(const PipelinePlan& plan) {
   if (auto violation = find_difference(plan, build_plan(plan.problem, result, plan.planner))) {
     return violation;
   }
-  return find_full_attender(plan);
+  if (plan.problem.batch() == nullptr) return std::nullopt;
+  return find_full_attender(*plan.problem.batch(), result.candidate.value());
 }
 
 std::optional<Violation> check_plan(const Plan& plan) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tessera/core/error.h"
+#include "tessera/core/units.h"
 #include "tessera/solver/problem/problem.h"
 
 namespace tessera::solver {
@@ -77,6 +78,46 @@ std::vector<MeshGroup> groups_of(const BatchProblem& batch) {
   }
   std::erase_if(groups, [](const MeshGroup& group) { return group.members.empty(); });
   return groups;
+}
+
+cost::MemoryAccount attender_memory(const BatchProblem& batch,
+                                    const cost::AttentionElsewhere& attention,
+                                    std::int64_t first_layer, std::int64_t num_layers,
+                                    std::int64_t prefill_micro_batch_size,
+                                    std::int64_t decode_micro_batch_size) {
+  const cost::MemoryQuery query = memory_query(batch);
+  cost::MemoryAccount account = cost::empty_account(batch.device(attention.device), query);
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    const LayerShape moved = cost::moved_of(batch.model.layer(first_layer + i), attention.ratio);
+    account.kv_bytes += cost::layer_kv_bytes(moved, batch.workload, query);
+    account.activation_bytes =
+        std::max(account.activation_bytes,
+                 cost::attention_buffer_bytes(moved, batch.workload, prefill_micro_batch_size,
+                                              decode_micro_batch_size, query));
+  }
+  return account;
+}
+
+std::optional<Violation> find_full_attender(const BatchProblem& batch, const Candidate& candidate) {
+  if (batch.attention.empty()) return std::nullopt;
+  const auto members = stage_members(batch, candidate.order);
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const auto attention = attention_of(batch, members[k].front());
+    if (!attention) continue;
+    const auto first = static_cast<std::int64_t>(candidate.first_layer[k]);
+    const cost::MemoryAccount account = attender_memory(
+        batch, *attention, first, static_cast<std::int64_t>(candidate.first_layer[k + 1]) - first,
+        candidate.prefill_micro_batch_size, candidate.decode_micro_batch_size);
+    const double usable =
+        cost::empty_account(batch.device(attention->device), memory_query(batch)).left_bytes();
+    if (account.kv_bytes + account.activation_bytes <= usable * (1 + kMemorySlack)) continue;
+    return Violation{
+        "memory", fmt::format("{} has to hold {} of KV cache and {} of buffers for heads of "
+                              "stage {}, and has {}; a smaller attention.ratio leaves it less",
+                              batch.device(attention->device).name, format_bytes(account.kv_bytes),
+                              format_bytes(account.activation_bytes), k + 1, format_bytes(usable))};
+  }
+  return std::nullopt;
 }
 
 std::vector<std::size_t> groups_on(const BatchProblem& batch,

@@ -52,9 +52,10 @@ bool is_whole(const ModelShape& model, double ratio) {
                      });
 }
 
-/// The ratio of whole heads, of the first kind of layer where these differ.
-double rounded(const ModelShape& model, double ratio, const std::string& stage,
-               std::vector<std::string>& notes) {
+}  // namespace
+
+double whole_heads_ratio(const ModelShape& model, double ratio, const std::string& stage,
+                         std::vector<std::string>& notes) {
   if (is_whole(model, ratio)) return ratio;
   const LayerShape& layer = model.layer_classes.front();
   const std::int64_t heads = cost::kv_heads_elsewhere(layer, ratio);
@@ -65,8 +66,6 @@ double rounded(const ModelShape& model, double ratio, const std::string& stage,
                   stage, ratio, layer.num_kv_heads, heads, whole));
   return whole;
 }
-
-}  // namespace
 
 PlacedAttention place_attention(const BatchProblem& batch, const std::vector<NamedStage>& stages,
                                 const std::string& where) {
@@ -79,8 +78,8 @@ PlacedAttention place_attention(const BatchProblem& batch, const std::vector<Nam
   for (std::size_t k = 0; k < stages.size(); ++k) {
     if (!stages[k].attention) continue;
     const std::size_t device = devices.take(stages[k].attention->device, at(k) + ".attention");
-    const double ratio =
-        rounded(batch.model, stages[k].attention->ratio, fmt::format("stage {}", k), placed.notes);
+    const double ratio = whole_heads_ratio(batch.model, stages[k].attention->ratio,
+                                           fmt::format("stage {}", k), placed.notes);
     if (ratio > 0) placed.attention.push_back({placed.stages[k], {device, ratio}});
   }
   return placed;

@@ -78,6 +78,7 @@ describe("at 80 columns", function()
       { "capacity", "--model", "llama-3.1-8b", "--cluster", "1xL4", "--frontier" },
       { "support", "llama-3.3-70b", "A100-80G" }, { "support", "llama-3.1-8b" }, { "support", "opt-1.3b", "T4" },
       { "select", "--model", "llama-2-70b", "--cluster", "8xA6000@bridges", "--latency", "1", "--no-beside" },
+      { "strategies", "--model", "opt-1.3b", "--devices", "A10+T4-16G,T4-16G", "--exact" },
       { "examples" }, { "data" }, { "list" },
     } do
       long_lines(list, table.concat(words, " "), printed(unpack(words)))

@@ -30,6 +30,7 @@ local pages = {
   { "launch", "From a plan to servers that run it: export, detect, support, compare", { own .. "launch.md" } },
   { "serving", "A stream of requests under latency targets: traffic, engines, SLOs", { own .. "serving.md" } },
   { "iserve", "One request at a time: configurations, fingerprints, intents, placement", { own .. "iserve.md" } },
+  { "strategies", "A fast and a slow GPU: three strategies, and the best plan", { own .. "strategies.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
   { "execute", "Running a plan: stages as processes, faults, other machines", { own .. "execute.md" } },

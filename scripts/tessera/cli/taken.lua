@@ -16,19 +16,35 @@ end
 --- The model that is named.
 function M.model(given) return read_once(core.model, given.model) end
 
---- The cluster that is named, with the prices of --usd-per-hour in it.
-function M.cluster(given)
-  if not given.usd_per_hour then return read_once(core.cluster, given.cluster) end
-  local cluster = core.cluster(given.cluster)
-  for _, text in ipairs(given.usd_per_hour) do
+-- Device and price of each --usd-per-hour.
+local function prices_of(given)
+  local list = {}
+  for i, text in ipairs(given.usd_per_hour or {}) do
     local device, price = text:match "^%s*([^=]-)%s*=%s*([%d.eE+-]+)%s*$"
     if not tonumber(price) then
       core.raise("usage", ("'%s' is no price of a device type; write A100-80G=1.29 (USD/h)"):format(text),
         "--usd-per-hour")
     end
-    local ok, priced = pcall(cluster.priced, cluster, device, tonumber(price))
+    list[i] = { text = text, device = device, usd_per_h = tonumber(price) }
+  end
+  return list
+end
+
+--- { [device] = USD/h } of --usd-per-hour.
+function M.usd_per_hour(given)
+  local prices = {}
+  for _, one in ipairs(prices_of(given)) do prices[one.device] = one.usd_per_h end
+  return prices
+end
+
+--- The cluster that is named, with the prices of --usd-per-hour in it.
+function M.cluster(given)
+  if not given.usd_per_hour then return read_once(core.cluster, given.cluster) end
+  local cluster = core.cluster(given.cluster)
+  for _, one in ipairs(prices_of(given)) do
+    local ok, priced = pcall(cluster.priced, cluster, one.device, one.usd_per_h)
     if not ok then
-      core.raise(priced.code, ("--usd-per-hour %s: %s"):format(text, priced.message:gsub("^[%w:]+: ", "")),
+      core.raise(priced.code, ("--usd-per-hour %s: %s"):format(one.text, priced.message:gsub("^[%w:]+: ", "")),
         "--usd-per-hour")
     end
     cluster = priced

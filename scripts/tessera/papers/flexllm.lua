@@ -3,7 +3,9 @@
 -- Two readings. `printed` is what stands there. `simulated` is what Table V was computed with, as its numbers say: the
 -- slower half of a pipeline sets its pace, and the GPU that holds the attention computes its projections too.
 
-local M = { strategies = { "data_parallel", "attention_offload", "model_parallel" } }
+local kinds = require "tessera.planning.strategies.kinds"
+
+local M = {}
 
 local element_bytes = 2
 
@@ -37,33 +39,22 @@ end
 
 local function weight_bytes(case) return case.num_parameters * element_bytes end
 
-local function corrected(case, strategy, phase, seconds) -- (18)
+--- (18)
+function M.corrected(case, strategy, phase, seconds)
   local correction = (case.correction[strategy] or {})[phase] or {}
   return (correction.scale or 1) * seconds + (correction.offset_s or 0)
 end
 
--- By strategy: split(case, pair) fills in a row who does what; is_second_idle(row); seconds(case, pair, row, phase);
--- bytes(case, row) on both devices.
+-- By kind of strategy: seconds(case, pair, row, phase); bytes(case, row) on both devices.
 local rules = {}
 
-rules.data_parallel = {
-  split = function(case, pair, row)
-    local batch, first = row.batch_size, case.batch_split
-    if first == "even" then first = math.ceil(batch / 2) end
-    if first == "proportional" then
-      local second = pair[2] and pair[2].flop_per_s or 0
-      first = math.floor(batch * pair[1].flop_per_s / (pair[1].flop_per_s + second) + 0.5)
-    end
-    if not pair[2] and type(case.batch_split) ~= "number" then first = batch end
-    row.batch = { first, batch - first }
-  end,
-  is_second_idle = function(row) return row.batch[2] == 0 end,
+rules.replicas = {
   seconds = function(case, pair, row, phase) -- (13)-(16)
     local most
     for i, requests in ipairs(row.batch) do
       if requests > 0 then -- who has none takes no part, and no offset
         local own = case.num_layers * flop_of(case, requests, phase).all / pair[i].flop_per_s
-        most = math.max(most or -math.huge, corrected(case, row.strategy, phase, own))
+        most = math.max(most or -math.huge, M.corrected(case, row.strategy, phase, own))
       end
     end
     return most
@@ -77,9 +68,7 @@ rules.data_parallel = {
   end,
 }
 
-rules.attention_offload = {
-  split = function(case, pair, row) row.attention_ratio = case.attention_ratio or (pair[2] and 1 or 0) end,
-  is_second_idle = function(row) return row.attention_ratio == 0 end,
+rules.attention_on = {
   seconds = function(case, pair, row, phase)
     local flop, off, layers = flop_of(case, row.batch_size, phase), row.attention_ratio, case.num_layers
     local seconds
@@ -95,7 +84,7 @@ rules.attention_offload = {
       end
       seconds = layers * seconds
     end
-    return corrected(case, row.strategy, phase, seconds)
+    return M.corrected(case, row.strategy, phase, seconds)
   end,
   bytes = function(case, row)
     local cache = kv_bytes(case, row.batch_size)
@@ -103,12 +92,7 @@ rules.attention_offload = {
   end,
 }
 
-rules.model_parallel = {
-  split = function(case, pair, row)
-    local first = case.layers_on_first or (pair[2] and math.ceil(case.num_layers / 2) or case.num_layers)
-    row.layers = { first, case.num_layers - first }
-  end,
-  is_second_idle = function(row) return row.layers[2] == 0 end,
+rules.stages = {
   seconds = function(case, pair, row, phase) -- (7), (8)
     local flop, own = flop_of(case, row.batch_size, phase).all, {}
     for i, layers in ipairs(row.layers) do own[i] = layers > 0 and layers * flop / pair[i].flop_per_s or 0 end
@@ -117,7 +101,7 @@ rules.model_parallel = {
       local tokens = row.batch_size * (phase == "prefill" and case.prompt_tokens or 1)
       seconds = seconds + tokens * case.hidden_size * element_bytes / case.link_bytes_per_s
     end
-    return corrected(case, row.strategy, phase, seconds)
+    return M.corrected(case, row.strategy, phase, seconds)
   end,
   bytes = function(case, row)
     local bytes, whole = {}, weight_bytes(case) + kv_bytes(case, row.batch_size)
@@ -126,23 +110,28 @@ rules.model_parallel = {
   end,
 }
 
---- What a strategy takes on a pair of devices { flop_per_s, memory_bytes, usd_per_h } (the second may be nil). case:
---- num_layers, hidden_size, num_parameters, prompt_tokens, output_tokens, link_bytes_per_s, formulas, batch_split,
---- layers_on_first, attention_ratio, check_memory, correction. A row without a second device that needs one has no
---- times, but `reason`.
+--- What follows from the times of a row: latency_s, s_per_token, tokens_per_usd.
+function M.set_totals(case, row)
+  row.latency_s = row.prefill_s + (case.output_tokens - 1) * row.decode_s -- (9), (12), (17)
+  row.s_per_token = row.latency_s / case.output_tokens -- (2)
+  row.tokens_per_usd = row.usd_per_h == 0 and math.huge
+    or 3600 * row.batch_size * case.output_tokens / (row.latency_s * row.usd_per_h) -- (3)
+end
+
+--- What a strategy (planning/strategies/kinds.lua) takes on a pair of devices { flop_per_s, memory_bytes, usd_per_h },
+--- of which the second may be nil. case: num_layers, hidden_size, num_parameters, prompt_tokens, output_tokens,
+--- link_bytes_per_s, formulas, batch_split, layers_on_first, attention_ratio, check_memory, correction. A row without a
+--- second device that needs one has no times, but `reason`.
 function M.candidate(case, pair, strategy, batch_size)
-  local rule, row = rules[strategy], { strategy = strategy, batch_size = batch_size, fits = true }
+  local rule, row = rules[strategy.kind], { strategy = strategy.name, batch_size = batch_size, fits = true }
   row.usd_per_h = pair[1].usd_per_h + (pair[2] and pair[2].usd_per_h or 0)
-  rule.split(case, pair, row)
-  if not pair[2] and not rule.is_second_idle(row) then
+  kinds.split(strategy, case, pair, row)
+  if not pair[2] and not kinds.is_second_idle(strategy, row) then
     row.fits, row.reason = false, "devices"
     return row
   end
   row.prefill_s, row.decode_s = rule.seconds(case, pair, row, "prefill"), rule.seconds(case, pair, row, "decode")
-  row.latency_s = row.prefill_s + (case.output_tokens - 1) * row.decode_s -- (9), (12), (17)
-  row.s_per_token = row.latency_s / case.output_tokens -- (2)
-  row.tokens_per_usd = row.usd_per_h == 0 and math.huge
-    or 3600 * batch_size * case.output_tokens / (row.latency_s * row.usd_per_h) -- (3)
+  M.set_totals(case, row)
   row.memory_bytes = rule.bytes(case, row)
   for i, device in ipairs(case.check_memory and pair or {}) do
     if row.memory_bytes[i] > device.memory_bytes then row.fits, row.reason = false, "memory" end

@@ -1,10 +1,14 @@
 -- ts.select_strategy(options): the cheapest of three ways to run a batch on one or two GPUs (FlexLLM, (4)).
 
 local core = require "tessera.core"
+local exact_beside = require "tessera.planning.strategies.exact"
 local flexllm = require "tessera.papers.flexllm"
+local kinds = require "tessera.planning.strategies.kinds"
 local options = require "tessera.options"
+local plans = require "tessera.planning.strategies.plans"
 local prices = require "tessera.planning.prices"
 local sort_by_fields = require "tessera.sort_by_fields"
+local text_of = require "tessera.planning.strategies.text"
 local whose = require "tessera.planning.whose"
 
 local path = "ts.select_strategy"
@@ -12,12 +16,15 @@ local tolerance = 1e-9
 
 local read = options.card {
   name = path,
-  doc = "Data parallelism, attention offload and model parallelism on each configuration of one or two GPUs, by the "
-    .. "equations of FlexLLM (compute alone): a list, the best first (the least price among those that fit and meet "
-    .. "the SLO, then most tokens per dollar, then least latency), with chosen and notes. Rows: strategy, devices, "
-    .. "configuration (from 0), batch_size, batch, layers, attention_ratio, prefill_s, decode_s (a token), latency_s, "
-    .. "s_per_token, usd_per_h, tokens_per_usd, memory_bytes, fits, meets_slo, reason, why, rank. Where none can be "
-    .. "chosen nil and why, with the list in why.candidates.",
+  doc = "Data parallelism, attention offload and model parallelism on each configuration of one or two GPUs, as plans "
+    .. "with our prices and memory, or by the equations of FlexLLM (compute alone): a list, the best first (the least "
+    .. "price among those that fit and meet the SLO, then most tokens per dollar, then least latency), with chosen, "
+    .. "notes and, where asked for, exact. Rows: strategy, devices, configuration (from 0), batch_size, batch, layers, "
+    .. "attention_ratio, prefill_s, decode_s (a token), latency_s, s_per_token, usd_per_h, tokens_per_usd, "
+    .. "memory_bytes, fits, meets_slo, reason, why, provenance, plan (by profile), rank. exact: of all plans on the "
+    .. "devices of the chosen one the best, strategy, plan, latency_s, tokens_per_usd, status, the same at 16 bits "
+    .. "(strategy_16_bit, plan_16_bit, latency_16_bit_s), and how many times the chosen plan takes, by our prices "
+    .. "(gain_ratio, gain_16_bit_ratio). Where none can be chosen nil and why, with the list in why.candidates.",
   returns = "table?, tessera.Error?",
   options = {
     whose.model, whose.workload,
@@ -25,25 +32,37 @@ local read = options.card {
       doc = "The faster first: { \"A10\", \"T4-16G\" }, one device, or a list of such to choose from" },
     { name = "link_gbps", type = "number", unit = "Gb/s", required = true, min = 1e-6, max = 1e6,
       doc = "Between the two, one way" },
-    { name = "formulas", type = "choice", required = true, choices = { "printed", "simulated" },
-      doc = "printed: as the paper has them; simulated: as its Table V was computed (the slower half of a pipeline "
-        .. "sets its pace, and attention takes its projections along)" },
+    { name = "formulas", type = "choice", default = "profile", choices = { "profile", "printed", "simulated" },
+      doc = "profile: our prices and memory; printed: as the paper has them; simulated: as its Table V was computed "
+        .. "(the slower half of a pipeline sets its pace, and attention takes its projections along)" },
     { name = "slo", type = "table", lua_type = "{ s_per_token: number? }", default = {},
       doc = "{ s_per_token = 0.15 }: of the whole time over the output tokens; left out: any" },
     { name = "prices", type = "table", lua_type = "table<string, number>", unit = "USD/h",
       doc = "By device, over those of the device files" },
-    { name = "strategies", type = "any", lua_type = "string[]", doc = "Which, in order of ties; default: all three" },
+    { name = "strategies", type = "any", lua_type = "(string|table)[]",
+      doc = "Which, in order of ties; default: all three. Also { name = \"mine\", stages = 2, split = function(case) "
+        .. "return 8 end } (or replicas, attention_on): layers, requests or share of KV heads, of which the first two "
+        .. "are on the first device" },
     { name = "batch_sizes", type = "table", lua_type = "table<string, integer>", default = {},
       doc = "By strategy, instead of the workload's" },
     { name = "batch_split", type = "any", lua_type = "'proportional'|'even'|integer", default = "proportional",
       doc = "Requests on the first device under data parallelism" },
     { name = "layers_on_first", type = "integer", min = 0, max = 1e4, doc = "Of the model; default: half, rounded up" },
     { name = "attention_ratio", type = "number", min = 0, max = 1,
-      doc = "Of the attention on the second device; default: 1" },
-    { name = "efficiency", type = "number", default = 1, min = 1e-6, max = 1, doc = "Of the FP16 peak that counts" },
+      doc = "Of the attention on the second device, in whole KV heads by profile; default: 1" },
+    { name = "efficiency", type = "number", min = 1e-6, max = 1,
+      doc = "Of the equations: share of the FP16 peak that counts; default: 1" },
     { name = "correction", type = "table", default = {},
       doc = "{ [strategy] = { prefill = { scale =, offset_s = }, decode = ... } }, as ts.fit_correction gives" },
-    { name = "check_memory", type = "boolean", default = false, doc = "Whether weights and KV cache have to fit" },
+    { name = "check_memory", type = "boolean",
+      doc = "Of the equations: whether weights and KV cache have to fit; by profile all has to" },
+    { name = "kernel_set", type = "string", default = "modern", doc = "Of the profile: whose kernels" },
+    { name = "link_latency_s", type = "number", unit = "s", min = 0, max = 10,
+      doc = "Of the profile; default: a network's" },
+    { name = "exact", type = "boolean", default = false, doc = "Whether to plan beside it" },
+    { name = "bitwidths", type = "integers", unit = "bits", default = { 4, 8, 16 }, doc = "Of exact" },
+    { name = "quality", type = "any", lua_type = "table", doc = "Of exact: what may be lost, as in ts.problem" },
+    { name = "time_limit_s", type = "number", unit = "s", default = 10, min = 0, max = 1e6, doc = "Of exact" },
   },
 }
 
@@ -54,9 +73,9 @@ local function check_known(name, known, where, what)
   core.refuse(where, ("no %s is called '%s'%s"):format(what, tostring(name), core.did_you_mean(tostring(name), known)))
 end
 
-local function check_correction(correction)
+local function notes_of(correction, names)
   local notes = {}
-  for _, strategy in ipairs(flexllm.strategies) do
+  for _, strategy in ipairs(names) do
     for _, phase in ipairs { "prefill", "decode" } do
       local scale = ((correction[strategy] or {})[phase] or {}).scale
       if scale and scale < 0 then
@@ -67,18 +86,46 @@ local function check_correction(correction)
   return notes
 end
 
-local function check_tables(opt)
-  options.list(opt.strategies, path .. ".strategies", "a list of names", options.item_of "string")
-  local seen = {}
-  for i, name in ipairs(opt.strategies) do
-    local where = ("%s.strategies[%d]"):format(path, i)
-    check_known(name, flexllm.strategies, where, "strategy")
-    if seen[name] then core.refuse(where, name .. " is there twice") end
+-- The strategies as kinds.lua has them.
+local function strategies_of(given)
+  if given == nil then return kinds.paper end
+  local where, list, seen = path .. ".strategies", {}, {}
+  options.list(given, where, "a list of names and strategies")
+  for i, one in ipairs(given) do
+    local at = ("%s[%d]"):format(where, i)
+    list[i] = kinds.read(one, at)
+    local name = list[i].name
+    if seen[name] then core.refuse(at, name .. " is there twice") end
     seen[name] = true
   end
-  if #opt.strategies == 0 then core.refuse(path .. ".strategies", "the list is empty") end
+  if #list == 0 then core.refuse(where, "the list is empty") end
+  return list
+end
+
+-- Names that a table by strategy may have: also those of the paper that are not asked for.
+local function known_names(strategies)
+  local names = {}
+  for _, list in ipairs { kinds.paper, strategies } do
+    for _, one in ipairs(list) do names[#names + 1] = one.name end
+  end
+  return names
+end
+
+local function check_formulas(opt)
+  if opt.formulas == "profile" then
+    for _, name in ipairs { "efficiency", "check_memory" } do
+      if opt[name] ~= nil then
+        core.refuse(path .. "." .. name, "it is of the equations (formulas = \"printed\" or \"simulated\"); by profile "
+          .. "kernels have their own rates, and all has to fit")
+      end
+    end
+  end
+  opt.efficiency = opt.efficiency or 1
+end
+
+local function check_tables(opt, names)
   for name, size in pairs(opt.batch_sizes) do
-    check_known(name, flexllm.strategies, path .. ".batch_sizes", "strategy")
+    check_known(name, names, path .. ".batch_sizes", "strategy")
     if type(size) ~= "number" or size % 1 ~= 0 or size < 1 then
       core.refuse(path .. ".batch_sizes." .. name, ("%s is no batch size"):format(tostring(size)))
     end
@@ -91,7 +138,7 @@ local function check_tables(opt)
   end
   for strategy, phases in pairs(opt.correction) do
     local where = path .. ".correction"
-    check_known(strategy, flexllm.strategies, where, "strategy")
+    check_known(strategy, names, where, "strategy")
     where = where .. "." .. strategy
     options.plain(phases, where, "{ prefill =, decode = }")
     for phase, line in pairs(phases) do
@@ -151,7 +198,7 @@ local function priced(configurations, opt)
   for i, pair in ipairs(configurations) do
     list[i] = {}
     for j, device in ipairs(pair) do
-      list[i][j] = { name = device.name, flop_per_s = device.flop_per_s.fp16 * opt.efficiency,
+      list[i][j] = { name = device.name, device = device, flop_per_s = device.flop_per_s.fp16 * opt.efficiency,
         memory_bytes = device.memory_bytes, usd_per_h = prices.of_device(device, opt.prices, path .. ".prices") }
     end
   end
@@ -167,7 +214,7 @@ local sentences = {
 local function judge(row, slo)
   row.meets_slo = row.s_per_token ~= nil and (not slo or row.s_per_token <= slo * (1 + tolerance))
   if row.fits and not row.meets_slo then row.reason = "slo" end
-  if row.reason then row.why = sentences[row.reason](row, slo) end
+  if row.reason then row.why = row.why or sentences[row.reason](row, slo) end
 end
 
 -- Those that can be chosen first.
@@ -185,12 +232,21 @@ local function ranked(rows)
   return list
 end
 
-return function(given)
-  local opt = read(given)
-  opt.strategies = opt.strategies or flexllm.strategies
-  check_tables(opt)
-  local model, workload = core.model(opt.model), core.workload(opt.workload)
-  local unlike = flexllm.why_not(model)
+-- What both the equations and our plans need of the problem.
+local function case_of(opt, model, workload)
+  local case = { model = model, workload = workload, num_layers = model.num_layers, hidden_size = model.hidden_size,
+    num_kv_heads = model.num_kv_heads, num_parameters = model.num_parameters,
+    prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
+    link_bytes_per_s = opt.link_gbps * 1e9 / 8, check_memory = opt.check_memory or false }
+  for _, field in ipairs { "formulas", "batch_split", "layers_on_first", "attention_ratio", "correction", "link_gbps",
+    "link_latency_s", "kernel_set", "bitwidths", "quality", "time_limit_s" } do
+    case[field] = opt[field]
+  end
+  return case
+end
+
+local function check_fit(opt, model, workload)
+  local unlike = opt.formulas ~= "profile" and flexllm.why_not(model)
   if unlike then
     core.raise("unsupported", ("%s: the equations do not describe %s: %s"):format(path, model.name, unlike), path)
   end
@@ -199,27 +255,56 @@ return function(given)
       model.num_layers), path .. ".layers_on_first")
   end
   check_split(opt.batch_split, opt.batch_sizes.data_parallel or workload.batch_size)
-  local case = { num_layers = model.num_layers, hidden_size = model.hidden_size,
-    num_parameters = model.num_parameters, prompt_tokens = workload.prompt_tokens,
-    output_tokens = workload.output_tokens, link_bytes_per_s = opt.link_gbps * 1e9 / 8, formulas = opt.formulas,
-    batch_split = opt.batch_split, layers_on_first = opt.layers_on_first, attention_ratio = opt.attention_ratio,
-    check_memory = opt.check_memory, correction = opt.correction }
-  local rows = {}
-  for i, pair in ipairs(priced(pairs_of(opt.devices), opt)) do
-    for _, strategy in ipairs(opt.strategies) do
-      local row = flexllm.candidate(case, pair, strategy, opt.batch_sizes[strategy] or workload.batch_size)
-      row.configuration, row.provenance, row.devices = i - 1, "modelled", {}
+end
+
+local function rows_of(case, configurations, strategies, opt)
+  local candidate, rows = opt.formulas == "profile" and plans.candidate or flexllm.candidate, {}
+  for i, pair in ipairs(configurations) do
+    for _, strategy in ipairs(strategies) do
+      local row = candidate(case, pair, strategy, opt.batch_sizes[strategy.name] or case.workload.batch_size)
+      row.configuration, row.provenance, row.devices = i - 1, row.provenance or "modelled", {}
       for j, device in ipairs(pair) do row.devices[j] = device.name end
       judge(row, opt.slo.s_per_token)
       rows[#rows + 1] = row
     end
   end
-  local found = ranked(rows)
-  found.notes = check_correction(opt.correction)
-  if not found[1].reason then
-    found.chosen = found[1]
-    return found
+  return rows
+end
+
+-- The best of all plans beside the chosen one, which the equations have no plan of.
+local function exact_of(case, configurations, strategies, chosen)
+  local pair, own = configurations[chosen.configuration + 1], chosen
+  for _, strategy in ipairs(strategies) do
+    if strategy.name == chosen.strategy and not chosen.plan then
+      own = plans.candidate(case, pair, strategy, chosen.batch_size)
+    end
   end
-  return nil, { code = "infeasible", candidates = found, message = ("%s: none of %d candidates fits and meets the SLO; "
-    .. "the first: %s, %s"):format(path, #found, found[1].strategy, found[1].why) }
+  return exact_beside(case, pair, own.plan, chosen.batch_size, chosen.usd_per_h), own.why
+end
+
+return function(given)
+  local opt = read(given)
+  local strategies = strategies_of(opt.strategies)
+  local names = known_names(strategies)
+  check_formulas(opt)
+  check_tables(opt, names)
+  local model, workload = core.model(opt.model), core.workload(opt.workload)
+  check_fit(opt, model, workload)
+  local case, configurations = case_of(opt, model, workload), priced(pairs_of(opt.devices), opt)
+  local found = setmetatable(ranked(rows_of(case, configurations, strategies, opt)), { __tostring = text_of })
+  found.notes = notes_of(opt.correction, names)
+  for _, row in ipairs(found) do found.notes[#found.notes + 1] = row.note end
+  if found[1].reason then
+    return nil, { code = "infeasible", candidates = found, message = ("%s: none of %d candidates fits and meets the "
+      .. "SLO; the first: %s, %s"):format(path, #found, found[1].strategy, found[1].why) }
+  end
+  found.chosen = found[1]
+  if opt.exact then
+    local why
+    found.exact, why = exact_of(case, configurations, strategies, found.chosen)
+    if why then
+      found.notes[#found.notes + 1] = "by our memory the chosen strategy does not fit, so there is no gain: " .. why
+    end
+  end
+  return found
 end

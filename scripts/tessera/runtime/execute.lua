@@ -71,8 +71,8 @@ local function check_plan(plan)
     end
     for k, stage in ipairs(engine.stages) do
       if stage.attention then
-        core.refuse(path .. ".plan", ("it has KV heads of stage %d on %s (attention), which the runtime does not"):format(
-          k - 1, stage.attention.device))
+        core.refuse(path .. ".plan", ("it has KV heads of stage %d on %s (attention), which the runtime "
+          .. "does not"):format(k - 1, stage.attention.device))
       end
     end
     local split = engine:problem().split

@@ -168,6 +168,10 @@ struct Evaluation {
 /// `find_violation`), fitting or not.
 Evaluation evaluate(const Instance& instance, const Candidate& candidate);
 
+/// Of its latency: until every request has its first token, and what each further token takes.
+double prefill_s(const Instance& instance, const Candidate& candidate, const Evaluation& e);
+double decode_s(const Instance& instance, const Candidate& candidate, const Evaluation& e);
+
 /// What a candidate breaks.
 struct Violation {
   std::string constraint;  ///< "contiguity", "memory", "bitwidth", "empty_stage", "devices",

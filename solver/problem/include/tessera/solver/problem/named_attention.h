@@ -27,6 +27,11 @@ struct PlacedAttention {
   std::vector<std::string> notes;  ///< ratios that were rounded to whole heads
 };
 
+/// The ratio of whole heads that is nearest, of the first kind of layer where these differ.
+/// @param notes gets one where it is another
+double whole_heads_ratio(const ModelShape& model, double ratio, const std::string& stage,
+                         std::vector<std::string>& notes);
+
 /// Stages take the first device of their name that is left, in order, and then heads of theirs do.
 /// @throws Error{not_found | invalid_argument} naming `where` of a device that is not there.
 PlacedAttention place_attention(const BatchProblem& batch, const std::vector<NamedStage>& stages,

@@ -117,6 +117,17 @@ std::vector<MeshGroup> groups_of(const BatchProblem& batch);
 /// Absent where all of the attention of a stage on the device is there.
 std::optional<cost::AttentionElsewhere> attention_of(const BatchProblem& batch, std::size_t device);
 
+/// What a device keeps that attends to heads of layers on another one: their cache, and a layer's
+/// buffers.
+cost::MemoryAccount attender_memory(const BatchProblem& batch,
+                                    const cost::AttentionElsewhere& attention,
+                                    std::int64_t first_layer, std::int64_t num_layers,
+                                    std::int64_t prefill_micro_batch_size,
+                                    std::int64_t decode_micro_batch_size);
+
+/// A device without the memory for heads that it is to have: no instance knows of it.
+std::optional<Violation> find_full_attender(const BatchProblem& batch, const Candidate& candidate);
+
 /// The group of each device, of those that are the first of one.
 /// @throws Error{invalid_argument} for a device that is not.
 std::vector<std::size_t> groups_on(const BatchProblem& batch,
