@@ -2,8 +2,8 @@
 -- set (i), on eight A6000, from loads at which hardly two requests meet up to saturation of the batching server.
 --
 -- iServe: its latency intent, one request at a time for each model, GPUs shared; TensorRT-LLM_TP beside it is what
--- print compares with. vLLM: what ts.plan_serving lists for each model on a part of the GPUs of its own (of all parts of
--- 1, 2, 4 and 8 those with the largest rate that every model can have), for an SLO of five times the time of FP16 at
+-- print compares with. vLLM: what ts.plan_serving lists for each model on a part of the GPUs of its own (of all parts
+-- of 1, 2, 4 and 8 those with the largest rate that every model can have), for an SLO of five times the time of FP16 at
 -- least parallelism, at any bits, as iServe; of the list at each load what has the lowest median. All on the same
 -- kernels, so that batching alone differs. Load is the rate over the largest that vLLM holds.
 --

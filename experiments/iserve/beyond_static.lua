@@ -1,11 +1,13 @@
 -- Beyond the paper: how far iServe's greedy placement is from the best static one, found by enumeration
--- (lib/papers/iserve_static.lua). Two, three and four models on four and eight A6000, one request at a time each, all
--- weights and caches in the scheme that every intent takes, so that places and shapes alone differ.
+-- (lib/papers/iserve_static.lua). Two, three and four models on four A6000, two and three on eight (four there have
+-- 25,261 unlike placements: too many), one request at a time each, all weights and caches in the scheme that every
+-- intent takes, so that places and shapes alone differ.
 --
 -- iServe's models come one after the other, every five minutes, while requests come; where they lie in the end is then
 -- served from the start, on the requests on which the best static placement was chosen: it knows them, iServe does not.
 -- Load is that of all GPUs if every model ran in its least GPU time. Bounds were set before any run: at 10 % hardly
 -- anything waits and iServe's latency intent takes what is fastest; at 70 % GPUs that all models share are full.
+-- Three minutes of two cores, seconds with --quick.
 local iserve = require "lib.papers.iserve"
 local static = require "lib.papers.iserve_static"
 local ts = require "tessera"
@@ -15,7 +17,8 @@ local sets = {
   three = { "llama-2-70b", "falcon-40b", "llama-2-7b" },
   four = { "llama-2-70b", "falcon-40b", "falcon-40b", "llama-2-7b" },
 }
-local clusters = { [4] = "4xA6000@bridges", [8] = iserve.cluster }
+local clusters = { ["4"] = "4xA6000@bridges", ["8"] = iserve.cluster }
+local cases = { "two on 4", "three on 4", "four on 4", "two on 8", "three on 8" }
 local scheme, every_s = "int4_kv8", 300
 
 local function models_of(set, cluster)
@@ -74,8 +77,8 @@ end
 return ts.experiment {
   name = "iserve/beyond_static",
   doc = "iServe's greedy placement against the best static one",
-  grid = { set = { "two", "three", "four" }, gpus = { 4, 8 }, load = { 0.1, 0.4, 0.7 } },
-  quick = { set = { "two", "three" }, gpus = { 4 } },
+  grid = { case = cases, load = { 0.1, 0.4, 0.7 } },
+  quick = { case = { "two on 4", "three on 4" } },
   columns = { "best_s", "latency_ratio", "cost_ratio", "placements", "simulated", "best", "by_latency", "by_cost" },
   notes = {
     "best_s: mean time of requests under the best static placement; ratios: iServe's by its latency and cost intents "
@@ -84,10 +87,11 @@ return ts.experiment {
   },
 
   run = function(point, context)
-    local cluster = clusters[point.gpus]
-    local models = models_of(sets[point.set], cluster)
-    local rate_per_s = rate_of(models, point.gpus, point.load)
-    local traffic, counts, result, found = traffic_of(models, rate_per_s, context.quick and 100 or 200),
+    local set, count = point.case:match "^(%l+) on (%d)$"
+    local cluster, num_gpus = clusters[count], tonumber(count)
+    local models = models_of(sets[set], cluster)
+    local rate_per_s = rate_of(models, num_gpus, point.load)
+    local traffic, counts, result, found = traffic_of(models, rate_per_s, context.quick and 60 or 200),
       {}, {}, {}
     for _, intent in ipairs { "latency", "cost" } do
       local placement, why = greedy(models, cluster, rate_per_s, intent)
@@ -97,7 +101,7 @@ return ts.experiment {
       found[intent], result["by_" .. intent] = served.e2e_s.mean, words(placement)
     end
     local best
-    best, result.best_s, result.placements, result.simulated = static.best(models, cluster, point.gpus,
+    best, result.best_s, result.placements, result.simulated = static.best(models, cluster, num_gpus,
       ts.cluster(cluster).devices[1].memory_bytes, traffic, counts)
     result.best = words(best)
     for intent, seconds in pairs(found) do result[intent .. "_ratio"] = seconds / result.best_s end
@@ -114,12 +118,15 @@ return ts.experiment {
         return value
       end
     end
+    local full = "TP 8, the fastest for one request, takes so much GPU time that GPUs which all share are full: the "
+      .. "latency intent does not look at load, and the least GPU time per request serves all soonest"
+    local misses = { [0.4] = { why = full, here = { 10, 25 } }, [0.7] = { why = full, here = { 10, 15 } } }
     for _, case in ipairs { { 0.1, 1.5 }, { 0.4, 3 }, { 0.7, 10 } } do
       local load, most = case[1], case[2]
       iserve.within(t, ("load %g: the latency intent over the best, the least"):format(load), ends(load,
         "latency_ratio", math.min), 1 - 1e-9, most)
       iserve.within(t, ("load %g: the latency intent over the best, the most"):format(load), ends(load,
-        "latency_ratio", math.max), load < 0.7 and 1 - 1e-9 or 1.1, most)
+        "latency_ratio", math.max), load < 0.7 and 1 - 1e-9 or 1.1, most, misses[load])
       iserve.within(t, ("load %g: the cost intent over the best, the most"):format(load), ends(load, "cost_ratio",
         math.max), 1.02, most)
     end

@@ -144,3 +144,69 @@ describe("a fingerprint by the cost models", function()
     end)
   end)
 end)
+
+describe("a fingerprint of batches", function()
+  local shapes = ts.configurations { num_gpus = 2, schemes = { "fp16" } }
+
+  it("says what every further request adds, and has room for them", function()
+    local function of(batch_size)
+      return ts.fingerprint { model = "llama-2-7b", cluster = "2xA6000@bridges", kernel_set = "modern_2024",
+        configurations = shapes, batch_size = batch_size }:estimates {}
+    end
+    local one, batch = of(nil), of(16)
+    for i, row in ipairs(batch) do
+      assert.equal(one[i].latency_s, row.latency_s)
+      assert.equal(16, row.batch_size)
+      assert.is_true(row.further_s > 0.005 * row.tpot_s and row.further_s < 0.05 * row.tpot_s)
+      assert.is_true(row.memory_bytes > one[i].memory_bytes + 15 * 512 * 2 * 4096 * 2 * 32)
+      assert.is_nil(one[i].further_s)
+    end
+  end)
+
+  it("makes a deployment batch as its plan does, and one seat what it was", function()
+    local function rows_of(batch_size)
+      return ts.fingerprint { model = "llama-2-7b", cluster = "2xA6000@bridges", kernel_set = "modern_2024",
+        configurations = shapes, batch_size = batch_size }:estimates {}
+    end
+    local batched, single = rows_of(16), rows_of(nil)
+    local function served(rows, degree, seats, traffic)
+      local devices = {}
+      for i = 1, degree do devices[i] = i - 1 end
+      return ts.serve(ts.deployment { cluster = "2xA6000@bridges", engine = { max_num_seqs = seats }, models = {
+        { name = "a", estimates = { find(rows, "fp16", degree, 1) }, num_layers = 32, devices = devices } } }, traffic)
+    end
+    for degree, cluster in pairs { "1xA6000", "2xA6000@bridges" } do
+      for _, rate in ipairs { 0.2, 1, 3 } do
+        local traffic = ts.traffic { rate_per_s = rate, num_requests = 200, prompt_tokens = 512, output_tokens = 100,
+          seed = 3 }
+        local plan = ts.serve(ts.deployment { model = "llama-2-7b", cluster = cluster, kernel_set = "modern_2024",
+          tensor_parallel = degree, bitwidths = { 16 }, engine = { max_num_seqs = 16 } }, traffic)
+        local own = served(batched, degree, 16, traffic)
+        near(plan.e2e_s.mean, own.e2e_s.mean, 0.05, "E2E")
+        near(plan.tpot_s.mean, own.tpot_s.mean, 0.05, "TPOT")
+        assert.equal(served(single, degree, 1, traffic).e2e_s.mean, served(batched, degree, 1, traffic).e2e_s.mean)
+        if rate == 3 then -- what seats without further_s do not give
+          assert.is_true(served(single, degree, 16, traffic).e2e_s.mean > 4 * own.e2e_s.mean)
+        end
+      end
+    end
+    support.raises("invalid_argument", "32, but the estimates are of at most 16 requests at once", function()
+      served(batched, 1, 32)
+    end)
+  end)
+
+  it("takes functions that measure batches", function()
+    local function map_of(result)
+      return ts.fingerprint { num_layers = 4, batch_size = 5, configurations = ts.configurations { num_gpus = 1,
+        pipeline_parallel = { 1 }, schemes = { "fp16" } }, measure = function(run)
+        assert.equal(5, run.batch_size)
+        return result
+      end }
+    end
+    local row = map_of({ memory_bytes = 1e9, latency_s = { 1, 2 }, batch_latency_s = { 5, 8 } }):estimates {}[1]
+    near((3 / 48 - 1 / 48) / 4, row.further_s, 1e-9, "further")
+    support.raises("invalid_argument", "batch_latency_s[1] of 1 layers", function()
+      map_of { memory_bytes = 1e9, latency_s = { 1, 2 } }
+    end)
+  end)
+end)

@@ -89,12 +89,16 @@ int pricing(lua_State* L) {
   return 1;
 }
 
-/// { latency_s = { by output_tokens }, memory_bytes, weight_bytes, provenance }
+/// { latency_s, batch_latency_s = { by output_tokens }, memory_bytes, weight_bytes, provenance }
 int lone_run(lua_State* L) {
   const cost::LoneRun run = cost::lone_run(pricing_argument(L), lone_run_argument(L, "lone_run"));
-  lua_createtable(L, 0, 4);
+  lua_createtable(L, 0, 5);
   lua_kit::push_value(L, run.latency_s);
   lua_setfield(L, -2, "latency_s");
+  if (!run.batch_latency_s.empty()) {
+    lua_kit::push_value(L, run.batch_latency_s);
+    lua_setfield(L, -2, "batch_latency_s");
+  }
   lua_pushnumber(L, run.memory_bytes());
   lua_setfield(L, -2, "memory_bytes");
   lua_pushnumber(L, run.memory.weight_bytes + run.memory.embedding_bytes);

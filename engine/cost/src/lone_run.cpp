@@ -126,17 +126,19 @@ double pass_s(const PipelinePrice& price, const Pass& pass, double share) {
   return seconds;
 }
 
+/// Of so many requests that come at once: their prompts one by one, then tokens of all of them.
 std::vector<double> latencies(const PricingContext& context, const std::vector<Stage>& stages,
-                              const LoneRunQuery& query, double share) {
+                              const LoneRunQuery& query, double requests, double share) {
   if (query.output_tokens.empty()) return {};
   const PipelinePrice price(context, stages, query.kv_bitwidth);
   const double prompt = count(query.prompt_tokens);
   const std::int64_t longest =
       *std::max_element(query.output_tokens.begin(), query.output_tokens.end());
   std::vector<double> until = {context.kernel_set.api_s +
-                               pass_s(price, {{Phase::prefill, 1, prompt, 0}, 1}, share)};
+                               requests *
+                                   pass_s(price, {{Phase::prefill, 1, prompt, 0}, 1}, share)};
   for (std::int64_t n = 2; n <= longest; ++n) {  // n - 2 tokens after the first are in the cache
-    const Pass step{{Phase::decode, 1, 1, prompt + count(n - 1)}, 1};
+    const Pass step{{Phase::decode, requests, 1, prompt + count(n - 1)}, requests};
     until.push_back(until.back() + pass_s(price, step, share));
   }
   std::vector<double> seconds;
@@ -152,7 +154,7 @@ MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>&
                     .kv_bitwidth = query.kv_bitwidth,
                     .mxfp4_experts = has_mxfp4_experts(context.model)};
   Workload workload;
-  workload.batch_size = 1;
+  workload.batch_size = query.batch_size;
   workload.prompt_tokens = count(query.prompt_tokens);
   workload.max_prompt_tokens = query.prompt_tokens;
   workload.output_tokens = count(query.max_output_tokens);
@@ -174,8 +176,9 @@ MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>&
     }
     all.embedding_bytes += degree * embedding_bytes(member, stage.place, asked);
     all.activation_bytes +=
-        degree * std::max(prefill_activation_bytes(member, workload, 1, stage.place, asked),
-                          decode_activation_bytes(member, workload, 1, stage.place, asked));
+        degree *
+        std::max(prefill_activation_bytes(member, workload, 1, stage.place, asked),
+                 decode_activation_bytes(member, workload, query.batch_size, stage.place, asked));
   }
   return all;
 }
@@ -198,7 +201,10 @@ LoneRun lone_run(const PricingContext& asked, const LoneRunQuery& query) {
     check_groups(context, query, group_size_of(context, stage, query.bitwidth));
   }
   const double share = count(query.num_layers) / count(context.model.num_layers);
-  return {.latency_s = latencies(context, stages, query, share),
+  const double batch = count(query.batch_size);
+  return {.latency_s = latencies(context, stages, query, 1, share),
+          .batch_latency_s =
+              batch > 1 ? latencies(context, stages, query, batch, share) : std::vector<double>{},
           .memory = memory_of(context, stages, query, share),
           .provenance = provenance_of(context, stages, query)};
 }

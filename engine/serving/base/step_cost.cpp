@@ -3,7 +3,7 @@
 namespace tessera::serving {
 
 // Ends of stages are rounded, so that their sum is the whole to the tick.
-RequestStepCost RequestStepCost::of(Ticks prompt, Ticks token,
+RequestStepCost RequestStepCost::of(Ticks prompt, Ticks token, Ticks further,
                                     const std::vector<std::int64_t>& layers) {
   RequestStepCost cost;
   WideTicks all = 0, before = 0;
@@ -14,6 +14,7 @@ RequestStepCost RequestStepCost::of(Ticks prompt, Ticks token,
   for (const std::int64_t count : layers) {
     cost.prompt.push_back(part(prompt, count));
     cost.token.push_back(part(token, count));
+    cost.further.push_back(part(further, count));
     before += count;
   }
   return cost;

@@ -86,6 +86,12 @@ const OptionTable& step_cost_options() {
        seconds("per_context_token_s", "Every token in their KV caches before the step"),
        seconds("ttft_s", "Or of requests one by one: a prompt"),
        seconds("tpot_s", "And a token"),
+       {.name = "further_s",
+        .type = OptionType::number,
+        .doc = "And every further token of a step; left out: as the first",
+        .unit = "s",
+        .min = 0,
+        .max = 1e6},
        {.name = "stage_layers",
         .type = OptionType::integer_list,
         .doc = "With these two: layers of each stage, over which both are shared out; left out: "
@@ -93,8 +99,9 @@ const OptionTable& step_cost_options() {
         .unit = "layers",
         .min = 1,
         .max = 1e6},
-       by_stage("stage_ttft_s", "Instead of these three: a prompt, on each stage"),
-       by_stage("stage_tpot_s", "And a token")},
+       by_stage("stage_ttft_s", "Instead of all these: a prompt, on each stage"),
+       by_stage("stage_tpot_s", "And a token"),
+       by_stage("stage_further_s", "And every further token of a step; left out: as the first")},
       "fun(step: table): number"};
   return table;
 }
@@ -203,15 +210,19 @@ std::vector<serving::Ticks> stage_ticks(lua_State* L, const lua_kit::Options& op
 
 std::shared_ptr<const serving::StepCost> cost_by_stage(lua_State* L,
                                                        const lua_kit::Options& options) {
-  options.refuse_others({"stage_ttft_s", "stage_tpot_s"},
+  options.refuse_others({"stage_ttft_s", "stage_tpot_s", "stage_further_s"},
                         "given beside stage_ttft_s and stage_tpot_s, which say all that a step "
                         "takes");
   auto cost = std::make_shared<serving::RequestStepCost>();
   cost->prompt = stage_ticks(L, options, "stage_ttft_s");
   cost->token = stage_ticks(L, options, "stage_tpot_s");
-  if (cost->token.empty() || cost->prompt.size() != cost->token.size()) {
-    refuse(options.path_of("stage_tpot_s"), "{} stages, but {} of stage_ttft_s; give as many",
-           cost->token.size(), cost->prompt.size());
+  cost->further =
+      options.given("stage_further_s") ? stage_ticks(L, options, "stage_further_s") : cost->token;
+  const std::size_t stages = cost->token.size();
+  if (stages == 0 || cost->prompt.size() != stages || cost->further.size() != stages) {
+    refuse(options.path_of("stage_tpot_s"),
+           "{} stages, but {} of stage_ttft_s and {} of stage_further_s; give as many", stages,
+           cost->prompt.size(), cost->further.size());
   }
   if (std::any_of(cost->token.begin(), cost->token.end(),
                   [](serving::Ticks ticks) { return ticks == 0; })) {
@@ -235,15 +246,16 @@ std::shared_ptr<const serving::StepCost> step_cost_argument(lua_State* L, int in
   if (options.given("stage_ttft_s") || options.given("stage_tpot_s"))
     return cost_by_stage(L, options);
   if (options.given("tpot_s") || options.given("ttft_s")) {
-    options.refuse_others({"ttft_s", "tpot_s", "stage_layers"},
+    options.refuse_others({"ttft_s", "tpot_s", "further_s", "stage_layers"},
                           "given beside ttft_s and tpot_s, which say all that a step takes");
     if (ticks("tpot_s") == 0) refuse(options.path_of("tpot_s"), "give it, above 0");
     const std::vector<std::int64_t> layers = options.given("stage_layers")
                                                  ? options.integers("stage_layers")
                                                  : std::vector<std::int64_t>{1};
     if (layers.empty()) refuse(options.path_of("stage_layers"), "the list is empty");
-    return std::make_shared<serving::RequestStepCost>(
-        serving::RequestStepCost::of(ticks("ttft_s"), ticks("tpot_s"), layers));
+    return std::make_shared<serving::RequestStepCost>(serving::RequestStepCost::of(
+        ticks("ttft_s"), ticks("tpot_s"),
+        ticks(options.given("further_s") ? "further_s" : "tpot_s"), layers));
   }
   cost->base = ticks("base_s");
   cost->per_token = ticks("per_token_s");

@@ -69,7 +69,7 @@ return function(opt, configurations, _, use)
       num_layers = run.num_layers, tensor_parallel = run.tensor_parallel, pipeline_parallel = run.pipeline_parallel,
       devices = devices, scheme = card.kernels, bitwidth = card.stored_bitwidth, kv_bitwidth = card.kv_bitwidth,
       pruned_ratio = card.pruned_ratio, prompt_tokens = run.prompt_tokens, output_tokens = run.output_tokens,
-      max_output_tokens = longest,
+      max_output_tokens = longest, batch_size = run.batch_size,
     }
     local ok, result = pcall(cost.lone_run, pricing, query)
     if ok then

@@ -248,8 +248,9 @@ function M.timed_run(measured, c, num_layers, opt)
   return measured[M.key(point[1], timed_shapes(c, num_layers, opt)[1][1])]
 end
 
--- TPOT and intercept (s) of shapes, each with its share, and latency(n) with its error (s).
-local function latency_of(measured, shapes, num_layers, opt)
+-- TPOT and intercept (s) of shapes, each with its share, and latency(n) with its error (s): of one request, or of
+-- `field` batch_latency_s, of as many as a run had at once.
+local function latency_of(measured, shapes, num_layers, opt, field)
   local points, n = line(opt, num_layers, opt.latency_method == "L1"), opt.output_tokens
   -- Of the times at both lengths: what each counts in t(at).
   local function at(tokens)
@@ -257,8 +258,8 @@ local function latency_of(measured, shapes, num_layers, opt)
     for _, shape in ipairs(shapes) do
       for _, point in ipairs(points) do
         local run, weight = measured[M.key(point[1], shape[1])], shape[2] * point[2]
-        terms[#terms + 1] = { run.latency_s[1], weight * (1 - share), run.latency_error_s[1] }
-        terms[#terms + 1] = { run.latency_s[2], weight * share, run.latency_error_s[2] }
+        terms[#terms + 1] = { run[field][1], weight * (1 - share), run.latency_error_s[1] }
+        terms[#terms + 1] = { run[field][2], weight * share, run.latency_error_s[2] }
       end
     end
     return sum(terms)
@@ -268,14 +269,24 @@ end
 
 --- TPOT and intercept (s) of a configuration, and latency(n) with its error (s).
 function M.latency_of(measured, c, num_layers, opt)
-  return latency_of(measured, timed_shapes(c, num_layers, opt), num_layers, opt)
+  return latency_of(measured, timed_shapes(c, num_layers, opt), num_layers, opt, "latency_s")
 end
 
---- TPOT and TTFT (s) of the whole model in one stage on GPUs of one type.
+--- What every further request of a step adds to it (s): the line from one to as many as a run had at once; nil: one.
+function M.further_of(measured, c, num_layers, opt)
+  if opt.batch_size == 1 then return nil end
+  local shapes = timed_shapes(c, num_layers, opt)
+  local one = latency_of(measured, shapes, num_layers, opt, "latency_s")
+  local all = latency_of(measured, shapes, num_layers, opt, "batch_latency_s")
+  return math.max(0, all - one) / (opt.batch_size - 1)
+end
+
+--- TPOT and TTFT (s) of the whole model in one stage on GPUs of one type, and what every further request adds.
 function M.latency_on(measured, c, device_type, num_layers, opt)
-  local tpot, intercept = latency_of(measured, { { lone(c.scheme, c.tensor_parallel, device_type), 1 } }, num_layers,
-    opt)
-  return tpot, intercept + tpot
+  local alone = lone(c.scheme, c.tensor_parallel, device_type)
+  local tpot, intercept = latency_of(measured, { { alone, 1 } }, num_layers, opt, "latency_s")
+  local reused = setmetatable({ stages = "reused" }, { __index = opt })
+  return tpot, intercept + tpot, M.further_of(measured, alone, num_layers, reused)
 end
 
 return M

@@ -34,6 +34,8 @@ local read = options.card {
       doc = "The two lengths of answers that are timed" },
     { name = "prompt_tokens", type = "integer", unit = "tokens", default = 512, min = 1, max = 1e7,
       doc = "Of the prompt" },
+    { name = "batch_size", type = "integer", default = 1, min = 1, max = 1e5, doc = "Requests that are in memory at "
+      .. "once: each run is timed for one and for so many, and estimates say what every further one adds to a step" },
     { name = "repeats", type = "integer", default = 5, min = 1, max = 1000, doc = "Of each run; medians count" },
     { name = "max_error", type = "number", min = 1e-6, max = 1, doc = "Standard error wanted of the latency, over it: "
       .. "the larger fingerprint and the repeats are chosen, in the least device time" },
@@ -43,7 +45,8 @@ local read = options.card {
       doc = "profile: the cost models answer, for GPUs of cluster of the types that configurations name, else the "
         .. "first; engine: really run on this machine; or function(run) that runs { num_layers, tensor_parallel, "
         .. "pipeline_parallel, device_types, scheme, output_tokens (empty where only memory is wanted), prompt_tokens "
-        .. "} and returns { memory_bytes =, latency_s = { t1, t2 } }, or { refused = why }" },
+        .. "} and returns { memory_bytes =, latency_s = { t1, t2 } }, or { refused = why }; with batch_size it is in "
+        .. "the run, and batch_latency_s of so many requests beside latency_s" },
     { name = "cluster", type = "any", doc = "Cluster, its name, or as \"8xA6000@bridges\", for the cost models" },
     { name = "kernel_set", type = "string", default = "modern", doc = "Whose kernels price the runs" },
     { name = "engine", type = "table", doc = "How the engine runs: { dtype = \"bf16\", device = \"cpu\", threads = 0, "
@@ -69,8 +72,9 @@ core.document_object {
     { "estimates", "(options: table): table[]", "A row per configuration, in order: its fields, ttft_s, tpot_s, "
       .. "latency_s, latency_low_s, latency_high_s (two standard errors away), memory_bytes, base_bytes, block_bytes, "
       .. "weight_bytes (W), activation_bytes (A), pipeline_bytes (A_p), gpu_s, cost_byte_s, usd, error, provenance, "
-      .. "perplexity_increase; of GPUs of several types by_type: ttft_s, tpot_s, base_bytes and memory_bytes of the "
-      .. "whole on each; or refused" },
+      .. "perplexity_increase; of batches batch_size and further_s (what every further request adds to a step); of "
+      .. "GPUs of several types by_type: ttft_s, tpot_s, base_bytes and memory_bytes of the whole on each; or "
+      .. "refused" },
   },
 }
 
@@ -152,7 +156,15 @@ local function check_number(value, what, run)
     what, run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme, tostring(value)))
 end
 
--- Checks what one measurement gave: memory, and seconds by output length.
+local function checked_times(given, field, run)
+  local times = {}
+  for i = 1, #run.output_tokens do
+    times[i] = check_number(type(given) == "table" and given[i], ("%s[%d]"):format(field, i), run)
+  end
+  return times
+end
+
+-- Checks what one measurement gave: memory, and by field seconds by output length.
 local function checked_result(result, run)
   if type(result) ~= "table" then
     core.refuse(path .. ".measure",
@@ -160,11 +172,10 @@ local function checked_result(result, run)
   end
   if type(result.refused) == "string" then return nil, result.refused end
   local times = {}
-  for i = 1, #run.output_tokens do
-    local given = type(result.latency_s) == "table" and result.latency_s[i]
-    times[i] = check_number(given, ("latency_s[%d]"):format(i), run)
+  for _, field in ipairs(run.batch_size and { "latency_s", "batch_latency_s" } or { "latency_s" }) do
+    times[field] = checked_times(result[field], field, run)
   end
-  return check_number(result.memory_bytes, "memory_bytes", run), times, result
+  return check_number(result.memory_bytes, "memory_bytes", run), times
 end
 
 -- What a measurement may say beside time and memory.
@@ -176,7 +187,7 @@ local function new_run(needed, opt)
     pipeline_parallel = needed.pipeline_parallel, device_types = needed.device_types,
     prompt_tokens = opt.prompt_tokens,
     output_tokens = needed.timed and { opt.output_tokens[1], opt.output_tokens[2] } or {},
-    wall_s = 0, gpu_s = 0,
+    batch_size = opt.batch_size > 1 and opt.batch_size or nil, wall_s = 0, gpu_s = 0,
   }
 end
 
@@ -193,9 +204,12 @@ local function repeat_run(measure, run, samples)
   end
   samples.memory[#samples.memory + 1] = bytes
   local busy_s = 0
-  for i, value in ipairs(seconds) do
-    table.insert(samples.times[i], value)
-    busy_s = busy_s + value * run.tensor_parallel * run.pipeline_parallel
+  for field, times in pairs(seconds) do
+    samples[field] = samples[field] or { {}, {} }
+    for i, value in ipairs(times) do
+      table.insert(samples[field][i], value)
+      busy_s = busy_s + value * run.tensor_parallel * run.pipeline_parallel
+    end
   end
   run.gpu_s = run.gpu_s + (result.gpu_s or busy_s)
   for _, name in ipairs(extras) do run[name] = result[name] end
@@ -206,8 +220,10 @@ local function sum_up(run, samples)
   if run.refused then return end
   run.memory_bytes, run.memory_error = median(samples.memory), error_of_median(samples.memory)
   run.latency_s, run.latency_error_s, run.spread = {}, {}, 0
+  run.batch_latency_s = run.batch_size and {} or nil
   for i in ipairs(run.output_tokens) do
-    local times = samples.times[i]
+    local times = samples.latency_s[i]
+    if run.batch_size then run.batch_latency_s[i] = median(samples.batch_latency_s[i]) end
     run.latency_s[i], run.latency_error_s[i] = median(times), error_of_median(times)
     run.spread = math.max(run.spread, (deviation(times) or 0) / math.max(math.abs(run.latency_s[i]), 1e-300))
   end
@@ -217,7 +233,7 @@ end
 local function measure_runs(measure, needed, opt)
   local runs, samples = {}, {}
   for i, one in ipairs(needed) do
-    runs[i], samples[i] = new_run(one, opt), { memory = {}, times = { {}, {} } }
+    runs[i], samples[i] = new_run(one, opt), { memory = {} }
   end
   for _ = 1, opt.repeats do
     for i, run in ipairs(runs) do repeat_run(measure, run, samples[i]) end
@@ -291,9 +307,9 @@ end
 local function by_type(state, c, row, types)
   local result, all = {}, { ttft_s = 0, tpot_s = 0 }
   for _, own in ipairs(types) do
-    local tpot, ttft = extrapolate.latency_on(state.measured, c, own.name, state.num_layers, state.opt)
+    local tpot, ttft, further = extrapolate.latency_on(state.measured, c, own.name, state.num_layers, state.opt)
     local parts = state.parts[c.scheme][own.name]
-    result[own.name] = { ttft_s = ttft, tpot_s = tpot, base_bytes = parts.base,
+    result[own.name] = { ttft_s = ttft, tpot_s = tpot, further_s = further, base_bytes = parts.base,
       memory_bytes = state.opt.memory_method == "M3" and row.memory_bytes or extrapolate.memory_on(c, parts) }
     all.ttft_s, all.tpot_s = all.ttft_s + own.share * ttft, all.tpot_s + own.share * tpot
   end
@@ -331,6 +347,8 @@ local function estimate(state, c, asked)
   row.tpot_s, row.ttft_s, row.latency_s, row.memory_bytes = tpot, intercept + tpot, latency, memory
   local why = why_refused(row)
   if why then return refused(c, why) end
+  row.further_s = extrapolate.further_of(state.measured, c, num_layers, state.opt)
+  row.batch_size = row.further_s and state.opt.batch_size
   row.weight_bytes, row.activation_bytes, row.pipeline_bytes = mean "w", mean "a", mean "a_p"
   local run = extrapolate.timed_run(state.measured, c, num_layers, state.opt)
   row.provenance, row.perplexity_increase = run.provenance, run.perplexity_increase

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local options = require "tessera.options"
 local placed = require "tessera.serving.placed"
 local routers = require "tessera.plugins.routers"
+local schedulers = require "tessera.plugins.schedulers"
 local solver = require "tessera.solver"
 local strategies = require "tessera.plugins.strategies"
 
@@ -74,6 +75,17 @@ local function estimates_of(opt, where)
   return given, opt.num_layers
 end
 
+-- Estimates of batches have room for so many requests, and say no more of larger ones.
+local function check_seats(model)
+  local seats = schedulers.engine(model.engine).max_num_seqs
+  for _, row in ipairs(model.estimates) do
+    if row.batch_size and seats > row.batch_size then
+      core.refuse(model.where .. ".engine.max_num_seqs", ("%d, but the estimates are of at most %d requests at once; "
+        .. "give %d, or batch_size = %d to ts.fingerprint"):format(seats, row.batch_size, row.batch_size, seats))
+    end
+  end
+end
+
 local function intent_of(given, where)
   if type(given) == "table" and type(given.rank) == "function" then return given end
   if given ~= nil and type(given) ~= "table" then
@@ -131,6 +143,7 @@ local function model_of(given, index, engine, gpus)
   }
   if opt.estimates ~= nil then
     model.estimates, model.num_layers = estimates_of(opt, where)
+    check_seats(model)
     if not model.num_layers then core.refuse(where .. ".num_layers", "missing: rows do not say how many there are") end
   end
   if model.devices then model.by_hand = placed.by_hand(model, gpus) end

@@ -104,13 +104,14 @@ local function step_cost_of(row, layers, num_layers)
   -- Where decoding slows with context the time of a prompt comes out as less than nothing.
   local function prompt_s(seconds) return math.max(0, seconds) end
   if not row.by_type then
-    return { ttft_s = prompt_s(row.ttft_s), tpot_s = row.tpot_s, stage_layers = layers }
+    return { ttft_s = prompt_s(row.ttft_s), tpot_s = row.tpot_s, further_s = row.further_s, stage_layers = layers }
   end
-  local cost = { stage_ttft_s = {}, stage_tpot_s = {} }
+  local cost = { stage_ttft_s = {}, stage_tpot_s = {}, stage_further_s = row.further_s and {} }
   for k, count in ipairs(layers) do
     local own = row.by_type[row.device_types[k]]
     cost.stage_ttft_s[k] = prompt_s(own.ttft_s) * count / num_layers
     cost.stage_tpot_s[k] = own.tpot_s * count / num_layers
+    if row.further_s then cost.stage_further_s[k] = own.further_s * count / num_layers end
   end
   return cost
 end

@@ -76,6 +76,24 @@ TEST(LoneRun, IsWhatThePassesOfAPipelineTake) {
   EXPECT_DOUBLE_EQ(run.latency_s[1], prompt_s + token_s);
 }
 
+TEST(LoneRun, AnswersABatchAtOnce) {
+  const PricingContext priced = context("llama-2-7b", 1);
+  const std::vector<std::int32_t> bits(32, 16);
+  const PipelinePrice price(priced, {{{0}, StagePlace::only, count_layers(priced.model, 0, bits)}},
+                            16);
+  const auto pass = [&](const Pass& of) { return price.pass(0, of).total_s() + price.return_s(1); };
+  LoneRunQuery query{.num_layers = 32, .prompt_tokens = 100, .output_tokens = {1, 2}};
+  const LoneRun one = lone_run(priced, query);
+  EXPECT_TRUE(one.batch_latency_s.empty());
+  query.batch_size = 8;
+  const LoneRun batch = lone_run(priced, query);
+  EXPECT_EQ(batch.latency_s, one.latency_s);
+  const double prompts_s = 8 * pass({{Phase::prefill, 1, 100, 0}, 1});
+  EXPECT_DOUBLE_EQ(batch.batch_latency_s[0], prompts_s);
+  EXPECT_NEAR(batch.batch_latency_s[1], prompts_s + pass({{Phase::decode, 8, 1, 101}, 8}), 1e-4);
+  EXPECT_NEAR(batch.memory.kv_bytes, 8 * one.memory.kv_bytes, 1);
+}
+
 TEST(LoneRun, ClientsWaitForTheApiServerOnce) {
   PricingContext priced = context("llama-2-7b", 1);
   const LoneRunQuery query{.num_layers = 32, .output_tokens = {1, 9}};

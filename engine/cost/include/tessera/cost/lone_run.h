@@ -14,8 +14,8 @@
 
 namespace tessera::cost {
 
-/// A model that answers one request at a time, on some devices of a cluster: what the fingerprints
-/// of iServe measure.
+/// A model that answers one request at a time, or a batch of equal ones together, on some devices
+/// of a cluster: what the fingerprints of iServe measure.
 struct LoneRunQuery {
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
   std::vector<std::int64_t> devices = {};  ///< stage after stage; empty: the first of the cluster
@@ -24,13 +24,15 @@ struct LoneRunQuery {
   double pruned_ratio = 0;  ///< share of its structures that the model has lost
   std::int64_t num_layers = 1;
   std::int64_t prompt_tokens = 512;
+  std::int64_t batch_size = 1;                   ///< requests that the KV cache has room for
   std::int64_t max_output_tokens = 100;          ///< that the KV cache has room for
   std::vector<std::int64_t> output_tokens = {};  ///< that are timed
 };
 
 struct LoneRun {
   std::vector<double> latency_s;  ///< of the whole request as its client sees it, by output_tokens
-  MemoryAccount memory;           ///< of all devices together
+  std::vector<double> batch_latency_s;  ///< of batch_size requests at once; empty where that is 1
+  MemoryAccount memory;                 ///< of all devices together
   Provenance provenance = Provenance::modelled;
 
   double memory_bytes() const { return memory.usable_bytes - memory.left_bytes(); }
@@ -107,6 +109,11 @@ struct Fields<cost::LoneRunQuery> {
                                     .min = 1,
                                     .max = kMost,
                                     .as_option = AsOption::defaulted}),
+      field<&Query::batch_size>({.name = "batch_size",
+                                 .doc = "Requests that the KV cache has room for",
+                                 .min = 1,
+                                 .max = 1e5,
+                                 .as_option = AsOption::defaulted}),
       field<&Query::max_output_tokens>({.name = "max_output_tokens",
                                         .doc = "That the KV cache has room for",
                                         .unit = "tokens",

@@ -97,24 +97,31 @@ struct LinearStepCost final : StepCost {
   }
 };
 
-/// A prompt takes so much, a token so much, however long they are and whoever is beside them, as
-/// who measured requests one by one knows; shared out over the stages.
+/// A prompt takes so much, a token so much, however long they are, and each further token of a step
+/// so much, as who measured requests alone and in a batch knows; shared out over the stages.
 struct RequestStepCost final : StepCost {
-  std::vector<Ticks> prompt, token;  ///< by stage
+  std::vector<Ticks> prompt, token, further;  ///< by stage
 
   /// @param layers of each stage
-  static RequestStepCost of(Ticks prompt, Ticks token, const std::vector<std::int64_t>& layers);
+  static RequestStepCost of(Ticks prompt, Ticks token, Ticks further,
+                            const std::vector<std::int64_t>& layers);
 
   std::size_t num_stages() const override { return prompt.size(); }
   Ticks stage(const StepLoad& load, std::size_t k) const override {
     const std::int64_t prompts = std::max<std::int64_t>(0, load.num_sampled - load.decode_tokens);
     const std::int64_t tokens = load.tokens == 0 ? 1 : load.decode_tokens;
-    const WideTicks ticks = WideTicks{prompt[k]} * prompts + WideTicks{token[k]} * tokens;
-    return static_cast<Ticks>(ticks < kNever ? ticks : kNever);
+    return sum(WideTicks{prompt[k]} * prompts, tokens, k);
   }
   std::optional<DecodeLine> decode_line(std::int64_t num_requests, std::int64_t) const override {
     if (num_stages() > 1) return std::nullopt;
-    return DecodeLine{token[0] * num_requests, 0, std::numeric_limits<std::int64_t>::max()};
+    return DecodeLine{sum(0, num_requests, 0), 0, std::numeric_limits<std::int64_t>::max()};
+  }
+
+ private:
+  Ticks sum(WideTicks prompts, std::int64_t tokens, std::size_t k) const {
+    const WideTicks ticks =
+        prompts + (tokens > 0 ? token[k] + WideTicks{further[k]} * (tokens - 1) : 0);
+    return static_cast<Ticks>(ticks < kNever ? ticks : kNever);
   }
 };
 
