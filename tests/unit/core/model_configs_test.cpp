@@ -204,8 +204,6 @@ TEST(ConfigFamilies, SwitchesThatAKeyTurns) {
   EXPECT_EQ(from_config(with(config_of("llama-4-scout"), "attention_chunk_size", nullptr))
                 .layer_classes.size(),
             1u);
-  EXPECT_THAT(refusal(with(config_of("qwen-7b"), "intermediate_size", 22017)).what(),
-              HasSubstr("not even"));
   EXPECT_THAT(refusal(with(config_of("gpt-neo-2.7b"), "attention_layers", {"global"})).what(),
               HasSubstr("32 names"));
 }
@@ -235,6 +233,20 @@ TEST(ConfigFamilies, FilesOfBeforeFalconWasRenamed) {
                     {"vocab_size", 65024},
                     {"bias", false}};
   EXPECT_EQ(from_config(old).num_parameters(), 41'303'293'952);
+}
+
+// Qwen-7B: the same matrices as Qwen1.5-7B, under whose sheet it is found.
+TEST(ConfigFamilies, TheFirstQwenWritesBothHalvesOfItsGate) {
+  const Json config = {{"model_type", "qwen"},      {"architectures", {"QWenLMHeadModel"}},
+                       {"hidden_size", 4096},       {"intermediate_size", 22016},
+                       {"num_attention_heads", 32}, {"num_hidden_layers", 32},
+                       {"kv_channels", 128},        {"seq_length", 8192},
+                       {"vocab_size", 151936},      {"tie_word_embeddings", false}};
+  const ModelShape model = from_config(config);
+  EXPECT_EQ(model.num_parameters(), 7'721'324'544);
+  EXPECT_EQ(model.ffn_size, 11008);
+  EXPECT_EQ(model.max_context_tokens, 8192);
+  EXPECT_THAT(refusal(with(config, "intermediate_size", 22017)).what(), HasSubstr("not even"));
 }
 
 // As vLLM derives the longest context.
