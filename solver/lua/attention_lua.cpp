@@ -96,7 +96,7 @@ Decision decision_argument(lua_State* L, int index, const solver::LoweredProblem
 
 /// with_attention(problem, device, to, ratio): the problem with a share of the KV heads of whatever
 /// stage is on a device (0-based) on another one, which no stage then uses; the ratio of whole
-/// heads and a note where it is another.
+/// heads and a note where it is another. Of heads that share one cache nil, why.
 int with_attention(lua_State* L) {
   const solver::OpenProblem& p = *lua_kit::check_object<solver::OpenProblem>(L, 1, "problem");
   if (p.first.batch() == nullptr) {
@@ -107,6 +107,9 @@ int with_attention(lua_State* L) {
   const double last = static_cast<double>(batch.cluster.devices.size()) - 1;
   const auto device = static_cast<std::size_t>(lua_kit::check_integer(L, 2, "device", 0, last));
   const auto to = static_cast<std::size_t>(lua_kit::check_integer(L, 3, "to", 0, last));
+  if (const auto reason = cost::why_no_attention_elsewhere(batch.model)) {
+    return push_why(L, "unsupported", *reason, "attention");
+  }
   std::vector<std::string> notes;
   const double ratio = solver::whole_heads_ratio(
       batch.model, lua_kit::check_number(L, 4, "ratio", 0, 1), "stage 0", notes);

@@ -335,6 +335,8 @@ M.verbs = {
   end,
   ["tessera support"] = one { names = { "opt-125m", "T4-16G", "8" }, kernel_set = "modern", context_tokens = 64 },
   ["tessera select"] = one { model = "opt-125m", cluster = "2xA6000", minimise = "latency", beside = false, top = 3 },
+  ["tessera strategies"] = one { model = "opt-125m", devices = { "A10", "T4-16G" }, prompt_tokens = 40,
+    output_tokens = 6, batch_size = 4, slo_s_per_token = 1, exact = false, time_limit_s = 0.2 },
   ["tessera detect"] = function()
     core.write_file("host.txt", "name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\n")
     return { { names = { "host.txt" }, out = "cluster.json", link_gbps = 10 } }

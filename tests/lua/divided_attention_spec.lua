@@ -1,5 +1,6 @@
 -- KV heads of a stage on another device: what a plan says of them, what it takes, what is refused.
 local core = require "tessera.core"
+local solver = require "tessera.solver"
 local support = require "support"
 local ts = require "tessera"
 local raises, declines = support.raises, support.declines
@@ -153,6 +154,27 @@ describe("heads of a stage on another device", function()
     local twins = assert(by_hand(problem, { device = "A10", ratio = 0.5 })) -- two of one name
     assert.equal(1, twins.stages[1].attention.device_index)
     assert.is_true(ts.check(twins))
+  end)
+
+  it("may be of replicas, each with a device for its heads", function()
+    local problem = problem_with { cluster = { { "A10", 1 }, { "T4-16G", 1 }, { "A10", 1 }, { "T4-16G", 1 },
+      link_gbps = 16 } }
+    local function part(devices, requests)
+      return { assert(by_hand(solver.on_devices(problem, devices, requests), on_t4(0.5),
+        { decode_micro_batch_size = 2, prefill_micro_batch_size = 2 })), devices }
+    end
+    local plan = assert(solver.join_plans(problem, { part({ 0, 1 }, 6), part({ 2, 3 }, 2) }, "mine"))
+    assert.is_true(ts.check(plan))
+    assert.same({}, plan.unused_devices)
+    assert.equal(3, plan.pipelines[2].stages[1].attention.device_index)
+    assert.equal(1, plan.replicas[2].stages[1].attention.device_index)
+    local path = support.temporary ""
+    plan:save(path)
+    assert.equal(plan, ts.load_plan(path))
+    assert.is_true(ts.check(ts.load_plan(path)))
+    declines("infeasible", "serve 6 requests, the batch has 8",
+      solver.join_plans(problem, { part({ 0, 1 }, 6) }, "mine"))
+    support.remove_files()
   end)
 
   it("are handed on by a planner that is a script", function()

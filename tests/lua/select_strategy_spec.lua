@@ -154,6 +154,24 @@ describe("strategies by our prices", function()
     assert.equal(64, row_of(found, "attention_offload").batch_size)
   end)
 
+  it("leave out what a model has no way of, not the model", function()
+    local latent = { model = "deepseek-v2-lite", devices = { "A100-80G", "H100-80G" },
+      prices = { ["A100-80G"] = 2, ["H100-80G"] = 3 }, exact = true }
+    local found = assert(select(latent))
+    local row = row_of(found, "attention_offload")
+    assert.equal("attention", row.reason)
+    assert.truthy(row.why:find("latent attention", 1, true))
+    assert.is_nil(row.latency_s)
+    assert.equal(3, row.rank)
+    assert.is_true(found.exact.gain_ratio >= 1)
+  end)
+
+  it("take a link of 1 kB/s, over which nothing pays", function()
+    local found = assert(select { link_gbps = 8e-6, exact = true })
+    assert.is_true(row_of(found, "model_parallel").latency_s > 1e3)
+    assert.equal("data_parallel", found.chosen.strategy)
+  end)
+
   it("print as a table", function()
     local text = tostring(assert(select { exact = true }))
     assert.truthy(text:find("11%+5 requests"), text)
@@ -165,6 +183,10 @@ describe("strategies by our prices", function()
     raises("invalid_argument", "of the equations", function() select { efficiency = 0.5 } end)
     raises("invalid_argument", "all has to fit", function() select { check_memory = true } end)
     raises("out_of_range", "attention_ratio", function() select { attention_ratio = 1.5 } end)
+    local other = ts.device { name = "A10", memory_bytes = 1e10, memory_bytes_per_s = 1e11,
+      flop_per_s = { fp16 = 1e12 }, compute_capability = 8, pcie_bytes_per_s = 3e10 }
+    raises("invalid_argument", "both called A10", function() select { devices = { "A10", other },
+      prices = { A10 = 1 } } end)
     raises("not_found", "unknown kernel set", function() select { kernel_set = "none" } end)
   end)
 end)

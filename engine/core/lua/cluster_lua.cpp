@@ -39,7 +39,7 @@ const OptionTable& cluster_options() {
         .doc = "Network between nodes, one direction",
         .unit = "Gb/s",
         .default_text = "100",
-        .min = 1e-3,
+        .min = 1e-6,
         .max = 1e6},
        {.name = "nvlink_gbps",
         .doc = "NVLink between any two devices of a node, one direction; default: what they have",

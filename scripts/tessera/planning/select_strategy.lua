@@ -188,6 +188,13 @@ local function pairs_of(given)
   return result
 end
 
+-- Prices of plans go by the name of a device.
+local function check_alike(pair, where)
+  local first, second = pair[1], pair[2]
+  if not second or first.name ~= second.name or first == second then return end
+  core.refuse(where, ("two devices that differ are both called %s; give one a name of its own"):format(first.name))
+end
+
 -- As the equations want them.
 local function priced(configurations, opt)
   local names, list = {}, {}
@@ -197,6 +204,7 @@ local function priced(configurations, opt)
   prices.check(opt.prices, names, path .. ".prices")
   for i, pair in ipairs(configurations) do
     list[i] = {}
+    if opt.formulas == "profile" or opt.exact then check_alike(pair, ("%s.devices[%d]"):format(path, i)) end
     for j, device in ipairs(pair) do
       list[i][j] = { name = device.name, device = device, flop_per_s = device.flop_per_s.fp16 * opt.efficiency,
         memory_bytes = device.memory_bytes, usd_per_h = prices.of_device(device, opt.prices, path .. ".prices") }

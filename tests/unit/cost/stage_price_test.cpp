@@ -125,6 +125,51 @@ TEST(StagePrice, AGroupHoldsHalfAndSumsTwice) {
                    half + 2 * all_reduce_s(3 * 4 * 2, 2, link));
 }
 
+// Half of attention (see above) stays, half goes there: Q, K and V of a head for each of three
+// rows, and the output back. Neither waits for the other.
+TEST(StagePrice, HeadsElsewhereTakeTheLongerOfBoth) {
+  PricingContext of = context();
+  const LayerShape& layer = of.model.layer_classes[0];
+  const double half = 3 * ((5 + 2) * 8 + 8), rest = kDecodeLayer_s - 2 * half;
+  const double link_s = 7 + 36 / 4.0 + 7 + 12 / 4.0;
+  const AttentionElsewhere to{2, 0.5};  // on the other node
+  const auto price = make_stage_price(of, {0}, 16, {}, to);
+  EXPECT_DOUBLE_EQ(price->attention_s(layer, 16, kDecode), half + link_s);
+  EXPECT_DOUBLE_EQ(price->layer_s(layer, 16, kDecode), rest + half + link_s);
+  EXPECT_DOUBLE_EQ(make_device_attender(of, 0, 2, 16)->link_s(moved_of(layer, 0.5), kDecode),
+                   link_s);
+  of.cluster.devices[2].device.memory_bytes_per_s = 1e6;
+  of.cluster.network_latency_s = 0;
+  EXPECT_DOUBLE_EQ(make_stage_price(of, {0}, 16, {}, to)->layer_s(layer, 16, kDecode), rest + half);
+  // Both heads there: all waits for the link.
+  EXPECT_NEAR(
+      make_stage_price(of, {0}, 16, {}, AttentionElsewhere{2, 1})->layer_s(layer, 16, kDecode),
+      rest + (72 + 24) / 4.0, 1e-3);
+  EXPECT_DOUBLE_EQ(make_stage_price(of, {0}, 16, {2, 0}, to)->attention_s(layer, 16, kDecode),
+                   2 * half);
+  EXPECT_NE(group_key(of, {0}, 16, {}, to), group_key(of, {0}, 16));
+  EXPECT_NE(group_key(of, {0}, 16, {}, to), group_key(of, {0}, 16, {}, AttentionElsewhere{2, 1}));
+}
+
+TEST(StagePrice, TheHostAttendsAtItsRate) {
+  const PricingContext of = context();
+  const LayerShape& layer = of.model.layer_classes[0];
+  const auto host = make_host_attender({}, 4);
+  EXPECT_DOUBLE_EQ(host->attention_s(layer, kDecode), 3 * 5 * 16 / 4.0);
+  EXPECT_DOUBLE_EQ(host->link_s(layer, kDecode), 0);
+}
+
+TEST(StagePrice, HeadsElsewhereAreWhole) {
+  LayerShape layer = toy().layer_classes[0];
+  layer.num_heads = 32;
+  layer.num_kv_heads = 8;
+  EXPECT_EQ(kv_heads_elsewhere(layer, 0.3), 2);
+  EXPECT_EQ(moved_of(layer, 0.3).num_heads, 8);
+  EXPECT_EQ(kept_of(layer, 0.3).num_kv_heads, 6);
+  EXPECT_EQ(kept_of(layer, 1).num_kv_heads, 0);
+  EXPECT_EQ(kept_of(layer, 0), layer);
+}
+
 // Shards are equal: the time of the slower, whose sums nobody has measured, and the room of the
 // smaller.
 TEST(StagePrice, AnUnlikeGroupIsAsItsSlowestAndItsSmallest) {

@@ -17,6 +17,7 @@ local function best_of(problem, clock, num_kv_heads)
   if #problem.cluster.devices > 1 then
     for heads = 1, num_kv_heads do
       local divided = solver.with_attention(problem, 0, 1, heads / num_kv_heads)
+      if not divided then break end -- all heads share one cache
       local plan = clock.solve(divided, { replicas = 1, cutoff = best and best.objective })
       best = plan or best
     end

@@ -34,11 +34,11 @@ end
 
 -- Stages { device (from 0), layers } of a problem.
 local function stages_of(problem, parts)
-  local cluster, stages = problem.cluster, {}
+  local stages = {}
   for _, part in ipairs(parts) do
     local bitwidths = {}
     for i = 1, part[2] do bitwidths[i] = paper_bitwidth end
-    stages[#stages + 1] = { device = cluster.devices[part[1] + 1].name, bitwidths = bitwidths }
+    stages[#stages + 1] = { device = problem.devices[part[1] + 1], bitwidths = bitwidths }
   end
   return stages
 end
@@ -94,7 +94,9 @@ end
 function build.attention_on(case, pair, row, strategy)
   local problem, note = M.problem(case, pair, row.batch_size), nil
   if row.attention_ratio > 0 then
-    problem, row.attention_ratio, note = solver.with_attention(problem, 0, 1, row.attention_ratio)
+    local divided, ratio, rounded = solver.with_attention(problem, 0, 1, row.attention_ratio)
+    if not divided then return { { why = ratio.message, constraint = ratio.constraint } } end
+    problem, row.attention_ratio, note = divided, ratio, rounded
   end
   local one = pipeline(problem, { { 0, case.num_layers } }, strategy)
   if one.plan and note then one.plan = one.plan:with_note(note) end
