@@ -187,6 +187,11 @@ describe("strategies by our prices", function()
       flop_per_s = { fp16 = 1e12 }, compute_capability = 8, pcie_bytes_per_s = 3e10 }
     raises("invalid_argument", "both called A10", function() select { devices = { "A10", other },
       prices = { A10 = 1 } } end)
+    local function mine()
+      return ts.device { name = "mine", memory_bytes = 1e10, memory_bytes_per_s = 1e11, flop_per_s = { fp16 = 1e12 },
+        compute_capability = 8, pcie_bytes_per_s = 3e10, price_usd_per_h = 1 }
+    end
+    assert(select { devices = { mine(), mine() }, prices = {} }) -- two that do not
     raises("not_found", "unknown kernel set", function() select { kernel_set = "none" } end)
   end)
 end)
@@ -289,7 +294,7 @@ describe("the best of all plans", function()
       local found = assert(select { model = "opt-125m", link_gbps = gbps, exact = true,
         workload = { prompt_tokens = 256, output_tokens = 32, batch_size = 6 } })
       near(expected, found.exact.latency_16_bit_s)
-      assert.equal("optimal", found.exact.status)
+      assert.equal("optimal", found.exact.status_16_bit)
       assert.is_true(ts.check(found.exact.plan_16_bit))
     end
   end)
@@ -324,6 +329,18 @@ describe("the best of all plans", function()
     assert.is_true(ratio > 0.1 and ratio < 1)
     local strict = assert(select { exact = true, quality = { max_omega = 1e-6 } }).exact
     assert.equal(16, strict.plan.mean_bitwidth)
+  end)
+
+  it("says why there is none, or no gain", function()
+    local given_up = assert(select { exact = true, bitwidths = { 4 }, quality = { max_omega = 1e-6 } })
+    assert.is_nil(given_up.exact)
+    assert.truthy(given_up.notes[1]:find("no plan to put beside it: ", 1, true))
+    -- The equations know of no memory here.
+    local large = assert(select { formulas = "printed", model = "opt-13b", exact = true,
+      strategies = { "data_parallel" } })
+    assert.is_nil(large.exact.gain_ratio)
+    assert.equal("model_parallel", large.exact.strategy_16_bit) -- which has room for it
+    assert.truthy(large.notes[1]:find("so there is no gain", 1, true))
   end)
 
   it("is of one device where there is no other", function()

@@ -23,8 +23,9 @@ local read = options.card {
     .. "attention_ratio, prefill_s, decode_s (a token), latency_s, s_per_token, usd_per_h, tokens_per_usd, "
     .. "memory_bytes, fits, meets_slo, reason, why, provenance, plan (by profile), rank. exact: of all plans on the "
     .. "devices of the chosen one the best, strategy, plan, latency_s, tokens_per_usd, status, the same at 16 bits "
-    .. "(strategy_16_bit, plan_16_bit, latency_16_bit_s), and how many times the chosen plan takes, by our prices "
-    .. "(gain_ratio, gain_16_bit_ratio). Where none can be chosen nil and why, with the list in why.candidates.",
+    .. "(strategy_16_bit, plan_16_bit, latency_16_bit_s, status_16_bit), and how many times its time the chosen plan "
+    .. "takes, by our prices (gain_ratio, gain_16_bit_ratio). Where none can be chosen nil and why, with the list in "
+    .. "why.candidates.",
   returns = "table?, tessera.Error?",
   options = {
     whose.model, whose.workload,
@@ -191,7 +192,8 @@ end
 -- Prices of plans go by the name of a device.
 local function check_alike(pair, where)
   local first, second = pair[1], pair[2]
-  if not second or first.name ~= second.name or first == second then return end
+  local function data(device) return core.to_json(device:to_table(), where) end
+  if not second or first.name ~= second.name or data(first) == data(second) then return end
   core.refuse(where, ("two devices that differ are both called %s; give one a name of its own"):format(first.name))
 end
 
@@ -287,7 +289,9 @@ local function exact_of(case, configurations, strategies, chosen)
       own = plans.candidate(case, pair, strategy, chosen.batch_size)
     end
   end
-  return exact_beside(case, pair, own.plan, chosen.batch_size, chosen.usd_per_h), own.why
+  local exact, why = exact_beside(case, pair, own.plan, chosen.batch_size, chosen.usd_per_h)
+  if exact and own.why then return exact, "by our memory the choice does not fit, so there is no gain: " .. own.why end
+  return exact, not exact and "no plan to put beside it: " .. why.message or nil
 end
 
 return function(given)
@@ -308,11 +312,9 @@ return function(given)
   end
   found.chosen = found[1]
   if opt.exact then
-    local why
-    found.exact, why = exact_of(case, configurations, strategies, found.chosen)
-    if why then
-      found.notes[#found.notes + 1] = "by our memory the chosen strategy does not fit, so there is no gain: " .. why
-    end
+    local note
+    found.exact, note = exact_of(case, configurations, strategies, found.chosen)
+    found.notes[#found.notes + 1] = note
   end
   return found
 end
