@@ -61,8 +61,7 @@ void check_header(JsonFields& fields, const std::string& path) {
 }
 
 /// The problem of a file says nothing of divided attention, its stages do.
-void settle_attention(PipelinePlan& plan) {
-  const BatchProblem* batch = plan.problem.batch();
+void settle_attention(PipelinePlan& plan, const std::string& path) {
   std::vector<DividedAttention> divided;
   for (const PlanStage& stage : plan.stages) {
     if (!stage.attention) continue;
@@ -70,9 +69,14 @@ void settle_attention(PipelinePlan& plan) {
         {static_cast<std::size_t>(stage.device_index),
          {static_cast<std::size_t>(stage.attention->device_index), stage.attention->ratio}});
   }
-  if (divided.empty() || batch == nullptr) return;
+  if (divided.empty()) return;
   Problem problem = plan.problem.problem();
   problem.batch()->attention = std::move(divided);
+  try {
+    groups_of(*problem.batch());
+  } catch (const Error& error) {
+    throw Error(error.code(), path + ": " + error.what(), path);
+  }
   plan.problem = LoweredProblem(std::move(problem));
 }
 
@@ -81,7 +85,7 @@ PipelinePlan pipeline_from_json(JsonFields& fields, const std::string& path) {
   PipelinePlan plan(LoweredProblem(Problem{}));  // its own is among the fields
   read_fields(fields, plan);
   check_record(plan, FieldPath{path});
-  settle_attention(plan);
+  settle_attention(plan, path);
   return plan;
 }
 
@@ -205,6 +209,11 @@ void Fields<solver::PipelinePlan>::check(const P& plan, const FieldPath& path) {
     }
     if (plan.problem.batch() == nullptr) {
       refuse(where + ".attention", "an abstract instance has no heads that another device has");
+    }
+    const std::int64_t end = plan.stages[k].first_layer + plan.stages[k].num_layers;
+    if (end > plan.problem.batch()->model.num_layers) {
+      refuse(where, "it holds layers up to {} of {}", end - 1,
+             plan.problem.batch()->model.num_layers);
     }
   }
 }

@@ -121,6 +121,35 @@ describe("heads of a stage on another device", function()
     support.remove_files()
   end)
 
+  it("are in files that may say anything, and get an answer or a clean error", function()
+    local path = support.temporary ""
+    assert(by_hand(problem_with(), on_t4(0.5))):save(path)
+    local text = core.read_file(path)
+    local before, stages = text:match "^(.-)(\n \"stages\": %[.*)$"
+    local last, loaded, refused = stages:find '"problem"', 0, 0
+    for at, number in stages:sub(1, last):gmatch '": ()(%-?[%d.e+-]+)' do
+      for _, other in ipairs { "0", "1", "-1", "1e300", "0.3", "999999" } do
+        local file = support.temporary(before .. stages:sub(1, at - 1) .. other .. stages:sub(at + #number))
+        local ok, plan = pcall(ts.load_plan, file)
+        if ok then
+          loaded = loaded + 1
+          for _, use in ipairs { ts.check, ts.simulate, debug.getmetatable(plan).__full,
+            function() return plan:explain { what_if = false } end, function() return plan.unused_devices end } do
+            local fine, err = pcall(use, plan)
+            if not fine then assert.is_table(err, tostring(err)) end
+            if not fine then assert.not_equal("internal", err.code, err.message) end
+          end
+        else
+          refused = refused + 1
+          assert.is_table(plan, tostring(plan))
+          assert.not_equal("internal", plan.code, plan.message)
+        end
+      end
+    end
+    assert.is_true(loaded > 50 and refused > 25, ("%d loaded, %d refused"):format(loaded, refused))
+    support.remove_files()
+  end)
+
   it("are whole heads: a ratio between is rounded, with a note", function()
     local problem = problem_with()
     local plan = assert(by_hand(problem, on_t4(0.3)))
