@@ -80,10 +80,11 @@ int price_offload(lua_State* L, const solver::LoweredProblem& problem,
 /// offload(plan): the shares of least latency for stages, micro-batch size and settings given as to
 /// ts.plan's manual planner; returns the list of shares and the latency (s), or nil and why.
 int offload(lua_State* L) {
-  const solver::Problem& problem = problem_argument(L, 1).first.problem();
-  const solver::Instance& instance = problem_argument(L, 1).first.instance();
   const std::string path = "problem:offload";
-  const solver::Candidate candidate = candidate_argument(L, 2, instance, path);
+  const auto [lowered, candidate, notes] =
+      decision_argument(L, 2, problem_argument(L, 1).first, path);
+  const solver::Problem& problem = lowered.problem();
+  const solver::Instance& instance = lowered.instance();
   const auto argument = offload_argument(L, 2, path);
   if (!argument) {
     refuse(path + ".offload", "missing; give { gpu_batch_size = 4 }");

@@ -229,6 +229,9 @@ describe("heads of a stage on another device", function()
     raises("invalid_argument", "no 'T4-16G' left", function() by_hand(problem, nil, { stages = own }) end)
     declines("infeasible", "one of them", by_hand(problem, on_t4(1), { offload = { gpu_batch_size = 1 },
       prefill_micro_batch_size = 4, decode_micro_batch_size = 4 }))
+    declines("infeasible", "one of them", problem:offload { offload = { gpu_batch_size = 1 },
+      stages = { { device = "A10", bitwidths = bits(layers), attention = on_t4(1) } },
+      prefill_micro_batch_size = 4, decode_micro_batch_size = 4 })
     local latent = problem_with { model = "deepseek-v2-lite" }
     raises("unsupported", "latent attention", function()
       by_hand(latent, nil, { stages = { { device = "A10", bitwidths = bits(27), attention = on_t4(1) } } })
