@@ -1,6 +1,7 @@
 -- iServe's settings (Liao et al., arXiv 2501.13111, section 8): eight A6000 of 48 GB joined in pairs by NVLink, else
 -- PCIe; one request at a time; TensorRT-LLM of 2024, and PyTorch for Figs. 4 and 5. The lengths of the dummy requests
 -- and of the ranking are not in print: 512 tokens in, and 100 out as in Fig. 1.
+local claims = require "lib.claims"
 local ts = require "tessera"
 
 local M = {
@@ -48,26 +49,6 @@ end
 --- "int4_kv8 (4, 1)"
 function M.name(row) return ("%s (%d, %d)"):format(row.scheme, row.tensor_parallel, row.pipeline_parallel) end
 
---- A claim on one number: value(at, rows) lies in [low, high]; where it does not here, miss = { why =, here = }.
-function M.within(t, text, value, low, high, miss)
-  t:expect_that {
-    text = text, not_reproduced = miss and miss.why, here = miss and miss.here,
-    holds = function(at, rows)
-      local found = value(at, rows)
-      return found >= low and found <= high, ("%.4g in [%g, %g]"):format(found, low, high), found
-    end,
-  }
-end
-
---- A claim on a word: value(at, rows) is `printed`.
-function M.same(t, text, value, printed, miss)
-  t:expect_that {
-    text = text, not_reproduced = miss and miss.why, here = miss and miss.here,
-    holds = function(at, rows)
-      local found = value(at, rows)
-      return found == printed, ("%s, print %s"):format(found, printed), found
-    end,
-  }
-end
+M.within, M.same = claims.within, claims.same
 
 return M
