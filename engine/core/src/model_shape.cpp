@@ -108,6 +108,10 @@ std::int64_t LayerShape::active_linear_parameters() const {
   return total;
 }
 
+std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio) {
+  return std::llround(ratio * static_cast<double>(layer.num_kv_heads));
+}
+
 std::int64_t kv_values_per_token(const LayerShape& layer) {
   if (layer.latent_width) return *layer.latent_width + *layer.rope_width;
   return 2 * layer.num_kv_heads * layer.head_dim;

@@ -70,11 +70,6 @@ class HostAttender final : public Attender {
 
 }  // namespace
 
-std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio) {
-  return std::clamp<std::int64_t>(std::llround(ratio * count(layer.num_kv_heads)), 0,
-                                  layer.num_kv_heads);
-}
-
 LayerShape with_kv_heads(const LayerShape& layer, std::int64_t num_kv_heads) {
   LayerShape part = layer;
   part.num_heads = layer.num_heads / layer.num_kv_heads * num_kv_heads;

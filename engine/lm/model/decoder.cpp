@@ -193,12 +193,8 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
     backend.rotate(form, pass.step.cos_sin[rope], keys);
   }
   backend.store_kv(keys, values, pass.step.tables, pass.cache.layer(index));
-  const kernels::AttentionForm form{
-      .num_heads = heads,
-      .scale = d.attention_scale / static_cast<float>(d.scale_by_layer ? index + 1 : 1),
-      .softcap = d.attention_softcap,
-      .window = shape.attention_window.value_or(0),
-      .alibi_slopes = static_cast<const float*>(shared_->alibi_slopes.get())};
+  const kernels::AttentionForm form =
+      attention_form(d, index, heads, static_cast<const float*>(shared_->alibi_slopes.get()));
   backend.attention(queries, pass.step.tables, form, pass.cache.layer(index), pass.attention);
   pass.see(index, "o_proj", pass.attention);
   backend.multiply(*matrices->output, pass.attention, out);
@@ -335,6 +331,10 @@ void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
   if (shared_->share.ranks > 1 && request_.reducer == nullptr) {
     refuse("reducer", "rank {} of {} of {} has none, and layers run where ranks add up",
            request_.rank, request_.ranks, shape().name);
+  }
+  if (request_.attention_elsewhere > 0 && request_.elsewhere == nullptr) {
+    refuse("elsewhere", "{:g} of the heads of {} are elsewhere, and nobody says where",
+           request_.attention_elsewhere, shape().name);
   }
   try {
     for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);

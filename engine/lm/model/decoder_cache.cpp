@@ -19,7 +19,7 @@ kernels::KvType type_of(const LoadRequest& request) {
 
 DecoderCache::DecoderCache(const Description& description, const LoadRequest& request,
                            std::int64_t num_blocks, std::int64_t block_size,
-                           std::shared_ptr<const Backend> backend)
+                           std::shared_ptr<const Backend> backend, KvHeads which)
     : owner_(&description),
       num_blocks_(num_blocks),
       block_size_(block_size),
@@ -35,9 +35,14 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
   for (std::int64_t index = first_layer_; index < last_layer_; ++index) {
     const LayerShape& layer = description.shape.layer(index);
     std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
-    const std::int64_t heads = share_of(request).of(layer.num_kv_heads);
+    const std::int64_t heads =
+        which == KvHeads::own ? own_kv_heads(request, layer) : heads_elsewhere(request, layer);
     kernels::KvBlocks blocks{nullptr,    nullptr,    nullptr, nullptr,       type_of(request),
                              num_blocks, block_size, heads,   layer.head_dim};
+    if (heads == 0) {
+      layers_[static_cast<std::size_t>(index)] = blocks;
+      continue;
+    }
     const std::int64_t bytes = kernels::kv_bytes(blocks);
     if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
     blocks.keys = add(arrays, bytes);

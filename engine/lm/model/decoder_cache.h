@@ -9,11 +9,15 @@
 
 namespace tessera::lm {
 
+/// The heads that a request keeps, or those that it leaves to others.
+enum class KvHeads { own, elsewhere };
+
 class DecoderCache final : public KvCache {
  public:
   /// Of the layers and the share of their heads that `request` asks for.
   DecoderCache(const Description& description, const LoadRequest& request, std::int64_t num_blocks,
-               std::int64_t block_size, std::shared_ptr<const Backend> backend);
+               std::int64_t block_size, std::shared_ptr<const Backend> backend,
+               KvHeads which = KvHeads::own);
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_size() const override { return block_size_; }
   std::int64_t bytes() const override { return bytes_; }

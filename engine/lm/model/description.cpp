@@ -285,6 +285,16 @@ class Reader {
 
 }  // namespace
 
+kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
+                                      std::int64_t num_heads, const float* alibi_slopes) {
+  const std::int64_t divisor = description.scale_by_layer ? layer_index + 1 : 1;
+  return {.num_heads = num_heads,
+          .scale = description.attention_scale / static_cast<float>(divisor),
+          .softcap = description.attention_softcap,
+          .window = description.shape.layer(layer_index).attention_window.value_or(0),
+          .alibi_slopes = alibi_slopes};
+}
+
 Description describe(const weights::Weights& weights, const ModelShape& shape) {
   return Reader(weights, shape).read();
 }

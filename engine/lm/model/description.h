@@ -7,6 +7,7 @@
 #include "rope.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/kernels/activation.h"
+#include "tessera/kernels/attention.h"
 #include "tessera/weights/weights.h"
 
 namespace tessera::lm {
@@ -54,6 +55,10 @@ struct Description {
 
   bool normalise_experts = true;  ///< weights of the chosen experts sum to 1
 };
+
+/// Attention of some of a layer's heads. @param alibi_slopes of the first of these, on the device
+kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
+                                      std::int64_t num_heads, const float* alibi_slopes);
 
 /// @throws Error{unsupported} naming the key and value that is not understood
 Description describe(const weights::Weights& weights, const ModelShape& shape);

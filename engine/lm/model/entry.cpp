@@ -1,3 +1,4 @@
+#include "attention_heads.h"
 #include "decoder.h"
 #include "tessera/lm/module.h"
 #include "tessera/lm/module_entry.h"
@@ -17,6 +18,10 @@ class ModelsModule final : public Module {
  public:
   std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const override {
     return Decoder::load(request, backend_of(request), lm::load_tokens);
+  }
+  std::unique_ptr<AttentionHeads> load_heads(const LoadRequest& request, std::int64_t num_blocks,
+                                             std::int64_t block_size) const override {
+    return make_attention_heads(request, num_blocks, block_size, backend_of(request));
   }
   std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
     return lm::load_tokens(path);

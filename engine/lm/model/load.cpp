@@ -56,7 +56,7 @@ struct Held {
 void check_held(const LoadRequest& request, const LoadRequest& held) {
   if (held.path == request.path && held.dtype == request.dtype && held.device == request.device &&
       held.statistics == request.statistics && held.rank == request.rank &&
-      held.ranks == request.ranks) {
+      held.ranks == request.ranks && held.elsewhere == request.elsewhere) {
     return;
   }
   refuse("held", "it is of {}, rank {} of {}, with another model, dtype, device or statistics",
@@ -209,6 +209,8 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
     check_held(request, other->request_);
     held = {other->shared_.get(), &other->request_, other->layers_};
     backend = other->shared_->backend;
+  } else if (request.elsewhere) {
+    backend = make_split_backend(std::move(backend), request.elsewhere);
   }
   shared->weights =
       other != nullptr ? other->shared_->weights : weights::Weights::open(request.path);

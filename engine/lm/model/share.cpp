@@ -47,6 +47,14 @@ void check_share(const LoadRequest& request, const ModelShape& shape) {
     refuse("reducer", "it is that of rank {} of {}, for rank {} of {}", reducer->rank(),
            reducer->ranks(), request.rank, request.ranks);
   }
+  if (!(request.attention_elsewhere >= 0 && request.attention_elsewhere <= 1)) {
+    refuse(ErrorCode::out_of_range, "attention_elsewhere", "{} is no ratio, from 0 to 1",
+           request.attention_elsewhere);
+  }
+  if (request.attention_elsewhere > 0 && request.ranks > 1) {
+    refuse(ErrorCode::unsupported, "attention_elsewhere",
+           "{} tensor-parallel ranks share the heads already", request.ranks);
+  }
   for (std::int64_t index = request.first_layer; index < request.last_layer; ++index)
     check_layer(request.ranks, shape, index);
 }

@@ -31,6 +31,10 @@ class FakeModule final : public Module {
     }
     return model;
   }
+  std::unique_ptr<AttentionHeads> load_heads(const LoadRequest& request, std::int64_t,
+                                             std::int64_t) const override {
+    throw Error(ErrorCode::unsupported, "the fake model has no heads", request.path);
+  }
   std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
     std::error_code ignored;  // names too long for a file
     if (!std::filesystem::exists(path, ignored)) {

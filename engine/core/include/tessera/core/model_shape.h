@@ -72,6 +72,9 @@ struct LayerShape {
   friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
 
+/// Where a ratio of a layer's KV heads is elsewhere, so many are: the whole heads nearest to it.
+std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio);
+
 /// Values per token that one layer keeps in its cache.
 std::int64_t kv_values_per_token(const LayerShape& layer);
 

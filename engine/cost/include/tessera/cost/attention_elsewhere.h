@@ -27,8 +27,7 @@ struct AttentionElsewhere {
   friend auto operator<=>(const AttentionElsewhere&, const AttentionElsewhere&) = default;
 };
 
-/// The whole heads that a ratio is nearest to.
-std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio);
+using tessera::kv_heads_elsewhere;
 
 /// The layer with so many of its KV heads, and the query heads that share them.
 LayerShape with_kv_heads(const LayerShape& layer, std::int64_t num_kv_heads);

@@ -118,4 +118,9 @@ class Backend {
 /// Our kernels on host memory. Results do not depend on num_threads.
 std::shared_ptr<const Backend> make_cpu_backend(int num_threads);
 
+/// `own`, but for the heads that are not in the blocks: the last ones of store_kv and attention go
+/// elsewhere, while the others are attended to here.
+std::shared_ptr<const Backend> make_split_backend(std::shared_ptr<const Backend> own,
+                                                  std::shared_ptr<HeadsElsewhere> elsewhere);
+
 }  // namespace tessera::lm

@@ -12,6 +12,7 @@
 
 #include "tessera/core/model_shape.h"
 #include "tessera/linear/linear.h"
+#include "tessera/lm/heads_elsewhere.h"
 #include "tessera/lm/reducer.h"
 
 // Decoder models that run, behind an interface that knows no LibTorch: the program and its scripts
@@ -42,7 +43,12 @@ struct LoadRequest {
   std::int32_t rank = 0;
   std::int32_t ranks = 1;                      ///< divide heads, KV heads and columns
   std::shared_ptr<Reducer> reducer = nullptr;  ///< of this rank; to load and measure none is needed
-  std::string statistics = {};                 ///< calibration file for gptq and awq; "" for none
+  // Attention to the last of every layer's KV heads, this ratio of them, and their cache are with
+  // somebody else, `elsewhere`, as an AttentionHeads of the same request has them. One thread
+  // steps; not beside several ranks.
+  double attention_elsewhere = 0;  ///< [0, 1]; whole heads (kv_heads_elsewhere)
+  std::shared_ptr<HeadsElsewhere> elsewhere = nullptr;  ///< to load and measure none is needed
+  std::string statistics = {};  ///< calibration file for gptq and awq; "" for none
   /// A model of the same path, dtype, statistics, device and rank: layers that it has in the form
   /// asked for, its embedding and its head are shared with it, and not read again.
   std::shared_ptr<const LanguageModel> held = nullptr;

@@ -12,6 +12,10 @@ class Module {
  public:
   virtual ~Module() = default;
   virtual std::shared_ptr<const LanguageModel> load(const LoadRequest& request) const = 0;
+  /// What `request.elsewhere` of another part of the same request asks for; reads no weights.
+  virtual std::unique_ptr<AttentionHeads> load_heads(const LoadRequest& request,
+                                                     std::int64_t num_blocks,
+                                                     std::int64_t block_size) const = 0;
   /// A folder with tokenizer.json or tokenizer.model, one of these, or a GGUF file.
   virtual std::shared_ptr<const Tokens> load_tokens(const std::string& path) const = 0;
 };
