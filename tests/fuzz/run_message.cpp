@@ -61,6 +61,9 @@ void read_body(const Message& message) {
       return require_same(message, step_order_of(message), step_order_of);
     case Kind::hidden:
       return require_same(message, hidden_states_of(message), hidden_states_of);
+    case Kind::attend:
+    case Kind::attended:
+      return require_same(message, head_rows_of(message), head_rows_of);
     case Kind::tokens:
       return require_same(message, step_tokens_of(message), step_tokens_of);
     case Kind::group:

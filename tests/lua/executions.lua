@@ -35,18 +35,20 @@ end
 
 M.no_torch = host.version.libtorch == "none" and "this build has no LibTorch" or nil
 
---- @param stages list of { layers, bits }
+--- @param stages list of { layers, bits, ratio of KV heads elsewhere or nil }
 function M.plan_of(stages, opt)
   opt = opt or {}
   local degree = opt.degree or 1
   local device = degree > 1 and degree .. "xT4-16G" or "T4-16G"
-  local list = {}
+  local list, devices = {}, 0
   for i, stage in ipairs(stages) do
     local bitwidths = {}
     for k = 1, stage[1] do bitwidths[k] = stage[2] end
-    list[i] = { device = device, bitwidths = bitwidths }
+    list[i] = { device = device, bitwidths = bitwidths,
+      attention = stage[3] and { device = device, ratio = stage[3] } }
+    devices = devices + degree + (stage[3] and 1 or 0)
   end
-  local problem = ts.problem { model = opt.model or path, cluster = #stages * degree .. "xT4-16G",
+  local problem = ts.problem { model = opt.model or path, cluster = devices .. "xT4-16G",
     tensor_parallel = degree, bitwidths = opt.bitwidths or { 4, 8, 16 }, kv_bitwidth = opt.kv_bitwidth,
     workload = { prompt_tokens = opt.prompt_tokens or 60, output_tokens = 40, batch_size = opt.batch_size or 8,
       chunk_tokens = opt.chunk_tokens } }

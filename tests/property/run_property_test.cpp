@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fake_stage.h"
+#include "random_run.h"
 #include "tessera/run/job.h"
 #include "tessera/run/worker.h"
 #include "tessera/serving/batch_run.h"
@@ -16,61 +17,6 @@
 
 namespace tessera::run::run_property_test {
 namespace {
-
-constexpr std::int64_t kContext = 96;
-
-struct Setup {
-  std::vector<std::int64_t> stages;  ///< of each engine
-  Answers answers;
-  JobOptions options;
-};
-
-Setup random_setup(Rng& rng) {
-  Setup setup;
-  const std::int64_t engines = rng.integer(1, 2);
-  const std::int64_t count = rng.integer(1, 14);
-  for (std::int64_t i = 0; i < count; ++i) {
-    Prompt prompt;
-    const std::int64_t length = rng.integer(1, 40);
-    for (std::int64_t t = 0; t < length; ++t) {
-      prompt.tokens.push_back(static_cast<std::int32_t>(rng.integer(0, kFakeVocabulary - 1)));
-    }
-    prompt.max_tokens = rng.integer(1, 70);  // some end where the context does
-    prompt.sampling.seed = static_cast<std::uint64_t>(rng.integer(0, 1000));
-    setup.answers.prompts.push_back(std::move(prompt));
-  }
-  setup.answers.done.resize(setup.answers.prompts.size());
-  setup.options.max_context_tokens = kContext;
-  if (rng.integer(0, 1) == 1) setup.options.stop_tokens = {7, 23};
-  for (std::int64_t e = 0; e < engines; ++e) {
-    EngineSpec spec;
-    const std::int64_t stages = rng.integer(1, 6);
-    setup.stages.push_back(stages);
-    for (std::int64_t k = 0; k < stages; ++k) {
-      LoadOrder order;
-      order.first_layer = k;
-      order.last_layer = k + 1;
-      order.with_embedding = k == 0;
-      order.with_head = k + 1 == stages;
-      order.tensor_ranks =
-          static_cast<std::int32_t>(rng.integer(0, 2) == 0 ? rng.integer(2, 3) : 1);
-      spec.stages.push_back(order);
-    }
-    spec.share = rng.integer(1, 6);
-    spec.options.scheduler = "micro_batches";
-    spec.options.max_num_seqs = spec.share;
-    spec.options.block_size = rng.integer(1, 16);
-    spec.options.enable_prefix_caching = false;
-    spec.options.max_model_len = kContext;
-    spec.options.prefill_micro_batch_size = rng.integer(1, 6);
-    spec.options.decode_micro_batch_size = rng.integer(1, 6);
-    spec.options.chunk_tokens = rng.integer(0, 1) * rng.integer(1, 20);
-    spec.kv_blocks =
-        spec.share * ((kContext + spec.options.block_size - 1) / spec.options.block_size);
-    setup.options.engines.push_back(std::move(spec));
-  }
-  return setup;
-}
 
 /// Alone, from the start, without caches. A stage has a layer, at first.
 Answer undisturbed(const Prompt& prompt, std::int64_t layers,
@@ -115,7 +61,7 @@ class Harness {
       ranks_left_.emplace_back();
       for (const LoadOrder& stage : spec.stages) {
         ranks_left_.back().push_back(static_cast<std::int32_t>(num_ranks_));
-        num_ranks_ += stage.tensor_ranks;
+        num_ranks_ += stage.tensor_ranks + (stage.attention_elsewhere > 0 ? 1 : 0);
       }
     }
     JobHooks hooks;
@@ -174,11 +120,13 @@ class Harness {
     network_.start(rank, [&](VirtualNetwork::Node& node) {
       node.connect(kMaster, {});
       return std::make_unique<Worker>(
-          rank, node, [this, &node](const LoadOrder& order, std::unique_ptr<StagePart> before) {
+          rank, node,
+          [this, &node](const LoadOrder& order, std::unique_ptr<StagePart> before,
+                        std::shared_ptr<lm::HeadsElsewhere> elsewhere) {
             node.spend(30'000'000);
             return std::make_unique<FakeStage>(
-                order, before.get(),
-                [this, &node](Nanoseconds time) { node.spend(time + delay_); });
+                order, before.get(), [this, &node](Nanoseconds time) { node.spend(time + delay_); },
+                std::move(elsewhere));
           });
     });
   }
@@ -309,6 +257,7 @@ RC_GTEST_PROP(RunProperty, TakesWhatIsSimulatedWhereTimesAreGiven, ()) {
   const auto stages = std::ssize(pipeline.stage_names);
   setup.stages = {stages};
   LoadOrder order;
+  spec.attention.clear();
   spec.stages.assign(static_cast<std::size_t>(stages), order);
   for (std::int64_t k = 0; k < stages; ++k) {
     LoadOrder& stage = spec.stages[static_cast<std::size_t>(k)];
@@ -366,7 +315,11 @@ RC_GTEST_PROP(RunProperty, GoesOnWithTheStagesThatAreLeft, ()) {
   Setup setup = random_setup(rng);
   const bool may_move = rng.integer(0, 2) > 0;  // ranks that share layers stay where they are
   for (EngineSpec& spec : setup.options.engines) {
-    for (LoadOrder& stage : spec.stages) stage.tensor_ranks = may_move ? 1 : stage.tensor_ranks;
+    if (may_move) spec.attention.clear();
+    for (LoadOrder& stage : spec.stages) {
+      if (may_move) stage.tensor_ranks = 1;
+      if (may_move) stage.attention_elsewhere = 0;
+    }
   }
   const auto engines = static_cast<std::int64_t>(setup.options.engines.size());
   Harness harness(std::move(setup), seed, true, kNoTime, rng.integer(0, 1));

@@ -41,8 +41,10 @@ inline float fake_output(const std::vector<float>& inputs, std::int64_t layer) {
 class FakeStage final : public StagePart {
  public:
   /// @param before what was there, whose layers are not read again; or null
-  FakeStage(const LoadOrder& order, const StagePart* before, std::function<void(Nanoseconds)> spend)
-      : order_(order), spend_(std::move(spend)) {
+  /// @param elsewhere has the caches of its layers; or null
+  FakeStage(const LoadOrder& order, const StagePart* before, std::function<void(Nanoseconds)> spend,
+            std::shared_ptr<lm::HeadsElsewhere> elsewhere = nullptr)
+      : order_(order), spend_(std::move(spend)), elsewhere_(std::move(elsewhere)) {
     const auto* held = dynamic_cast<const FakeStage*>(before);
     for (std::int64_t layer = order.first_layer; layer < order.last_layer; ++layer) {
       if (held == nullptr || !held->caches_.contains(layer)) ++layers_read_;
@@ -58,19 +60,24 @@ class FakeStage final : public StagePart {
         for (const std::int32_t token : item.token_ids) hidden.push_back(static_cast<float>(token));
       }
     }
-    for (const StepItem& item : order.items) {
-      for (std::int64_t i = 0; i < item.tokens; ++i, ++row) {
-        for (auto& [layer, cache] : caches_) {
-          const std::int64_t position = item.context_tokens + i;
-          cell(cache, item, position) = hidden.at(row);
-          std::vector<float> inputs;
-          for (std::int64_t p = 0; p <= position; ++p) inputs.push_back(cell(cache, item, p));
-          hidden.at(row) = fake_output(inputs, layer);
-        }
-      }
-    }
+    for (const StepItem& item : order.items) row += static_cast<std::size_t>(item.tokens);
     if (row != hidden.size()) throw std::runtime_error("rows that nobody asked for");
     if (spend_) spend_(200'000 + 20'000 * static_cast<Nanoseconds>(row));
+    for (const auto& [layer, cache] : caches_) {
+      if (elsewhere_ == nullptr) {
+        hidden = through(order, layer, std::move(hidden));
+        continue;
+      }
+      elsewhere_->send(std::move(hidden));
+      hidden = elsewhere_->receive();
+    }
+  }
+
+  std::vector<float> attend(const StepOrder& order, std::int64_t layer,
+                            std::vector<float> rows) override {
+    if (!order_.attends) throw std::runtime_error("a stage attends for another");
+    if (spend_) spend_(100'000 + 10'000 * std::ssize(rows));
+    return through(order, layer, std::move(rows));
   }
 
   std::vector<std::int32_t> sample(const StepOrder& order,
@@ -96,6 +103,22 @@ class FakeStage final : public StagePart {
   }
 
  private:
+  // What a layer makes of the tokens of a step.
+  std::vector<float> through(const StepOrder& order, std::int64_t layer, std::vector<float> rows) {
+    std::vector<float>& cache = caches_.at(layer);
+    std::size_t row = 0;
+    for (const StepItem& item : order.items) {
+      for (std::int64_t i = 0; i < item.tokens; ++i, ++row) {
+        const std::int64_t position = item.context_tokens + i;
+        cell(cache, item, position) = rows.at(row);
+        std::vector<float> inputs;
+        for (std::int64_t p = 0; p <= position; ++p) inputs.push_back(cell(cache, item, p));
+        rows.at(row) = fake_output(inputs, layer);
+      }
+    }
+    return rows;
+  }
+
   float& cell(std::vector<float>& cache, const StepItem& item, std::int64_t position) {
     const std::int32_t block =
         item.block_table.at(static_cast<std::size_t>(position / order_.block_size));
@@ -107,6 +130,7 @@ class FakeStage final : public StagePart {
   std::map<std::int64_t, std::vector<float>> caches_;  ///< by layer
   std::int64_t layers_read_ = 0;
   std::function<void(Nanoseconds)> spend_;
+  std::shared_ptr<lm::HeadsElsewhere> elsewhere_;
   std::map<std::int64_t, std::uint64_t> seeds_;
 };
 

@@ -38,6 +38,10 @@ class VirtualNetwork {
       network_.connect(*this, to, address.port);
     }
     void disconnect(Peer from) override { network_.close(*this, from, false); }
+    std::optional<Event> await(const std::function<Wanted(const Event&)>& judge,
+                               Nanoseconds deadline) override {
+      return network_.await(*this, judge, deadline);
+    }
     Nanoseconds clock_of(Peer, Nanoseconds at) const override { return at; }
 
    private:
@@ -48,7 +52,7 @@ class VirtualNetwork {
     std::unique_ptr<Actor> actor_;
     std::map<Peer, std::int64_t> links_;  ///< to processes, by the name that they have here
     Nanoseconds ahead_ = 0, busy_until_ = 0;
-    bool is_dead_ = false, is_stopped_ = false;
+    bool is_dead_ = false, is_stopped_ = false, is_waiting_ = false;
     std::vector<Event> inbox_;
   };
 
@@ -108,12 +112,10 @@ class VirtualNetwork {
 
   /// Until `done`, or nothing is left to happen, or this time. Whether it was done.
   bool run(const std::function<bool()>& done, Nanoseconds most) {
+    done_ = done;
     while (!done()) {
       if (queue_.empty() || queue_.top().time > most) return false;
-      const Item item = queue_.top();
-      queue_.pop();
-      now_ = item.time;
-      item.what();
+      step();
     }
     return true;
   }
@@ -214,6 +216,41 @@ class VirtualNetwork {
     if (!node.is_dead_) wake(node);
   }
 
+  // Everybody else goes on meanwhile. What the process has computed so far it goes on computing.
+  std::optional<Event> await(Node& node, const std::function<Wanted(const Event&)>& judge,
+                             Nanoseconds deadline) {
+    const Nanoseconds computed = node.now();
+    at(computed, [] {});
+    if (deadline != kNoTime) at(deadline, [] {});
+    node.is_waiting_ = true;
+    std::optional<Event> taken;
+    while (!node.is_dead_) {
+      if (!node.is_stopped_ && now_ >= computed) {
+        const auto found = std::ranges::find_if(
+            node.inbox_, [&](const Event& event) { return judge(event) != Wanted::no; });
+        if (found != node.inbox_.end()) {
+          if (judge(*found) == Wanted::ends) break;
+          taken = std::move(*found);
+          node.inbox_.erase(found);
+          break;
+        }
+        if (now_ >= deadline) break;
+      }
+      if (queue_.empty() || done_()) break;
+      step();
+    }
+    node.is_waiting_ = false;
+    node.ahead_ = std::max<Nanoseconds>(0, computed - now_);
+    return taken;
+  }
+
+  void step() {
+    const Item item = queue_.top();
+    queue_.pop();
+    now_ = item.time;
+    item.what();
+  }
+
   // One turn of a process: an event, else a piece of work.
   void wake(Node& node) {
     const std::int64_t process = node.process_;
@@ -221,7 +258,8 @@ class VirtualNetwork {
   }
 
   void turn(Node& node) {
-    if (node.is_dead_ || node.is_stopped_ || node.actor_->is_done() || now_ < node.busy_until_)
+    if (node.is_dead_ || node.is_stopped_ || node.is_waiting_ || node.actor_->is_done() ||
+        now_ < node.busy_until_)
       return;
     bool did = true;
     if (node.actor_->wake_at() <= now_) node.actor_->tick();
@@ -251,6 +289,7 @@ class VirtualNetwork {
   }
 
   Rng rng_;
+  std::function<bool()> done_;  ///< of the run under way
   Nanoseconds now_ = 0, least_delay_ = 10'000, most_delay_ = 400'000;
   std::int64_t last_process_ = 0, last_event_ = 0;
   std::map<std::int64_t, std::unique_ptr<Node>> nodes_;

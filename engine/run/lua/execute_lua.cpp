@@ -38,6 +38,14 @@ class RequestReader {
     lua_pop(L_, 1);
     return value;
   }
+  /// 0: it is not given.
+  double number(const char* name, double most) const {
+    push(name);
+    const double value =
+        lua_isnil(L_, -1) ? 0 : lua_kit::check_number(L_, -1, path_ + name, 0, most);
+    lua_pop(L_, 1);
+    return value;
+  }
   /// Negative: it is not given.
   double seconds(const char* name) const {
     push(name);
@@ -107,9 +115,21 @@ run::EngineRequest engine_of(const RequestReader& given) {
   engine.prefill_step_s = given.seconds("prefill_step_s");
   engine.decode_step_s = given.seconds("decode_step_s");
   given.each("stages", [&](const RequestReader& stage) {
+    const run::Emulation link{1, stage.number("link_bytes_per_s", 1e15),
+                              stage.number("link_latency_s", 1e3)};
     engine.stages.push_back(
-        {stage.integer("first_layer", 0, 1000000), stage.integer("num_layers", 0, 1000000),
-         static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024)), stage.text("device")});
+        {.first_layer = stage.integer("first_layer", 0, 1000000),
+         .num_layers = stage.integer("num_layers", 0, 1000000),
+         .tensor_ranks = static_cast<std::int32_t>(stage.integer("tensor_ranks", 1, 1024)),
+         .device = stage.text("device"),
+         .attention_elsewhere = stage.number("attention_elsewhere", 1),
+         .attention_device = stage.text("attention_device"),
+         .emulated = link,
+         .attention_emulated = link});
+    run::EngineRequest::Stage& made = engine.stages.back();
+    if (const double speed = stage.number("speed", 1); speed > 0) made.emulated.speed = speed;
+    if (const double speed = stage.number("attention_speed", 1); speed > 0)
+      made.attention_emulated.speed = speed;
   });
   given.each("emulated", [&](const RequestReader& unit) { add_unit(unit.numbers(), engine); });
   return engine;
@@ -309,6 +329,25 @@ OptionTable make_execute_options() {
                                   "devices and network, emulated on this machine; the arithmetic "
                                   "is done all the same",
                            .default_text = "false"});
+  table.options.push_back({.name = "speeds",
+                           .type = OptionType::table,
+                           .doc = "Of each process, in (0, 1]: what it computes ends no earlier "
+                                  "than its time here over its speed. A stage comes before who "
+                                  "attends for it",
+                           .lua_type = "number[]"});
+  table.options.push_back({.name = "link_gbps",
+                           .type = OptionType::number,
+                           .doc = "Between processes, one way, at most: what comes is held until "
+                                  "its bytes over the rate, and link_latency_s, have passed",
+                           .unit = "Gb/s",
+                           .min = 1e-6,
+                           .max = 1e6});
+  table.options.push_back({.name = "link_latency_s",
+                           .type = OptionType::number,
+                           .doc = "Of such a link",
+                           .unit = "s",
+                           .min = 0,
+                           .max = 1e3});
   table.options.push_back({.name = "ignore_stop_tokens",
                            .type = OptionType::boolean,
                            .doc = "Goes on where the model ends its text",

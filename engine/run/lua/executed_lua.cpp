@@ -53,11 +53,12 @@ void push_stages(lua_State* L, const Executed& executed) {
   lua_createtable(L, static_cast<int>(executed.stages.size()), 0);
   for (std::size_t i = 0; i < executed.stages.size(); ++i) {
     const run::StageReport& stage = executed.stages[i];
-    lua_createtable(L, 0, 14);
+    lua_createtable(L, 0, 20);
     lua_kit::set_integer(L, "engine", stage.engine + 1);
     lua_kit::set_integer(L, "stage", stage.stage + 1);
     lua_kit::set_integer(L, "rank", stage.rank);
     lua_kit::set_integer(L, "tensor_rank", stage.tensor_rank);
+    lua_kit::set_boolean(L, "attends", stage.attends);
     lua_kit::set_integer(L, "first_layer", stage.first_layer);
     lua_kit::set_integer(L, "num_layers", stage.num_layers);
     lua_kit::set_number(L, "load_s", stage.loaded.load_s);

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "stage_orders.h"
 #include "tessera/core/access.h"
 #include "tessera/core/cpu_cores.h"
 #include "tessera/core/error.h"
@@ -105,7 +106,7 @@ class Run {
                             .port = request_.options.port,
                             .secret = secret_,
                             .build = request_.build,
-                            .num_ranks = static_cast<std::int32_t>(count_ranks())});
+                            .num_ranks = static_cast<std::int32_t>(count_ranks(request_))});
     job.address = fmt::format("{}:{}", request_.options.host, transport.port());
     std::optional<LocalWorkers> workers;
     JobHooks hooks;
@@ -135,7 +136,7 @@ class Run {
       const auto& memory = shared[{engine, stage}];
       if (memory) memory->reducer(0, std::chrono::milliseconds(1))->abort();
     };
-    const std::int64_t num_ranks = count_ranks();
+    const std::int64_t num_ranks = count_ranks(request_);
     if (request_.options.workers != Starter::others) {
       workers.emplace(LocalWorkers::Options{
           request_.program,
@@ -178,18 +179,10 @@ class Run {
     return false;
   }
 
-  std::int64_t count_ranks() const {
-    std::int64_t count = 0;
-    for (const EngineRequest& engine : request_.engines) {
-      for (const EngineRequest::Stage& stage : engine.stages) count += stage.tensor_ranks;
-    }
-    return count;
-  }
-
   void check() const {
     check_may_start_processes("ts.execute");
     if (request_.prompts.empty()) refuse("prompts", "there are none");
-    check_ranks();
+    check_stages(request_, shape_);
     check_secret(request_.options.host, !request_.options.secret_file.empty());
     for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
       check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));
@@ -214,6 +207,11 @@ class Run {
   Carrier carrier() const {
     const Carrier asked = request_.options.transport;
     if (asked == Carrier::tcp) return asked;
+    if (attends_elsewhere(request_)) {
+      if (asked == Carrier::automatic) return Carrier::tcp;
+      refuse(ErrorCode::unsupported, "transport",
+             "c10d carries hidden states alone, and the plan has attention on another device: tcp");
+    }
     const bool has_torch = lm::has_module(lm::kTorchModule);
     if (asked == Carrier::automatic) {
       const bool by_torch = has_torch && request_.model.device.starts_with("cuda");
@@ -298,8 +296,12 @@ class Run {
       spec.decode_step = nanoseconds(given.decode_step_s);
       spec.emulated = given.emulated;
       for (const EngineRequest::Stage& stage : given.stages) {
-        spec.stages.push_back(stage_order(given, stage, rank));
-        rank += stage.tensor_ranks;
+        spec.stages.push_back(stage_order(request_, fingerprint_, given, stage, rank));
+        if (stage.attention_elsewhere > 0) {
+          spec.attention[spec.stages.size() - 1] =
+              attention_order(request_, stage, spec.stages.back(), rank + stage.tensor_ranks);
+        }
+        rank += stage.num_ranks();
       }
       job.engines.push_back(std::move(spec));
     }
@@ -310,77 +312,6 @@ class Run {
     job.start_limit = nanoseconds(request_.options.start_limit_s);
     job.step_limit = nanoseconds(request_.options.step_limit_s);
     return job;
-  }
-
-  // Before anything starts; loading would say the same.
-  void check_ranks() const {
-    for (const EngineRequest& engine : request_.engines) {
-      for (const EngineRequest::Stage& stage : engine.stages) {
-        const std::int64_t ranks = stage.tensor_ranks;
-        if (ranks == 1) continue;
-        if (shape_.num_heads % ranks != 0 || shape_.num_kv_heads % ranks != 0 ||
-            shape_.ffn_size % ranks != 0) {
-          refuse(ErrorCode::out_of_range, "plan",
-                 "{} tensor-parallel ranks do not divide the {} heads, {} KV heads and {} columns "
-                 "of {}",
-                 ranks, shape_.num_heads, shape_.num_kv_heads, shape_.ffn_size, shape_.name);
-        }
-        check_groups(engine, stage);
-        if (request_.options.workers != Starter::itself) {
-          refuse(ErrorCode::unsupported, "workers",
-                 "tensor-parallel ranks share memory, and so run where the master starts them: "
-                 "workers = \"itself\"");
-        }
-      }
-    }
-  }
-
-  // Columns of a matrix are shared out in whole groups of codes.
-  void check_groups(const EngineRequest& engine, const EngineRequest::Stage& stage) const {
-    const LoadOrder order = load_order_of(request_.model);
-    const std::int64_t group = order.scheme.group_size;
-    if (order.scheme.granularity != quant::Granularity::group || group <= 0) return;
-    for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.num_layers; ++i) {
-      const std::int32_t bitwidth = engine.bitwidths[static_cast<std::size_t>(i)];
-      if (bitwidth == 16 || bitwidth == 0) continue;
-      for (const std::int64_t columns :
-           {shape_.num_heads * shape_.layer_classes.front().head_dim, shape_.ffn_size}) {
-        const std::int64_t own = columns / stage.tensor_ranks;
-        if (own % std::min(group, columns) == 0) continue;
-        refuse(ErrorCode::out_of_range, "plan",
-               "{} tensor-parallel ranks have {} of {} columns of a matrix each, which cuts groups "
-               "of {} codes: --group-size {} (group_size = {}) divides them",
-               stage.tensor_ranks, own, columns, group, std::gcd(own, group), std::gcd(own, group));
-      }
-    }
-  }
-
-  // What a rank and those after it that share its layers keep to: rank t of them to the t-th part.
-  void give_cores(LoadOrder& order, std::int32_t rank) const {
-    if (request_.options.workers != Starter::itself) return;
-    const std::vector<std::int32_t> cores = usable_cores();
-    const auto each = static_cast<std::int32_t>(std::ssize(cores) / count_ranks());
-    if (order.threads == 0) order.threads = std::max(1, each);
-    if (!request_.options.pin || each == 0 || request_.model.device != "cpu") return;
-    const auto first = cores.begin() + rank * each;
-    order.cores.assign(first, first + each * order.tensor_ranks);
-  }
-
-  LoadOrder stage_order(const EngineRequest& engine, const EngineRequest::Stage& stage,
-                        std::int32_t rank) const {
-    LoadOrder order = load_order_of(request_.model);
-    order.fingerprint = fingerprint_;
-    order.activation_dtype = request_.options.activation_dtype;
-    order.bitwidths = engine.bitwidths;
-    order.kv_bitwidth = static_cast<std::int32_t>(engine.kv_bitwidth);
-    if (!stage.device.empty()) order.device = stage.device;
-    order.tensor_ranks = stage.tensor_ranks;
-    order.first_layer = stage.first_layer;
-    order.last_layer = stage.first_layer + stage.num_layers;
-    order.with_embedding = &stage == &engine.stages.front();
-    order.with_head = &stage == &engine.stages.back();
-    give_cores(order, rank);
-    return order;
   }
 
   std::vector<MovedStage> replan(std::size_t engine, std::int32_t lost) const {
@@ -394,7 +325,7 @@ class Run {
     std::vector<MovedStage> stages;
     for (std::size_t k = 0; k < moved.stages.size(); ++k) {
       const std::int32_t rank = made->stages[k].rank;
-      stages.push_back({rank, stage_order(moved, moved.stages[k], rank)});
+      stages.push_back({rank, stage_order(request_, fingerprint_, moved, moved.stages[k], rank)});
     }
     return stages;
   }
@@ -420,6 +351,18 @@ class Run {
           report.host = master.host(report.rank);
           result_.stages.push_back(std::move(report));
         }
+        const auto attention = master.attention(e).find(k);
+        if (attention == master.attention(e).end()) continue;
+        StageReport report;
+        report.engine = static_cast<std::int64_t>(e);
+        report.stage = static_cast<std::int64_t>(k);
+        report.rank = attention->second;
+        report.attends = true;
+        report.first_layer = master.specs()[e].stages[k].first_layer;
+        report.num_layers = master.specs()[e].stages[k].last_layer - report.first_layer;
+        report.loaded = master.loaded()[static_cast<std::size_t>(report.rank)];
+        report.host = master.host(report.rank);
+        result_.stages.push_back(std::move(report));
       }
     }
   }
@@ -468,9 +411,10 @@ std::string serve_stage(const StageRequest& request) {
   transport.connect(kMaster, master);
   Worker worker(
       request.rank, transport,
-      [&](LoadOrder order, std::unique_ptr<StagePart> before) {
+      [&](LoadOrder order, std::unique_ptr<StagePart> before,
+          std::shared_ptr<lm::HeadsElsewhere> elsewhere) {
         if (order.threads == 0) order.threads = share_of_cores(request.local_ranks);
-        return load_model_part(order, std::move(before));
+        return load_model_part(order, std::move(before), std::move(elsewhere));
       },
       [&](GroupOptions options) { return join(transport, std::move(options)); });
   run_actor(worker, transport);

@@ -36,6 +36,7 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
                              serving::Ledger(log_, static_cast<std::int32_t>(e), true),
                              {.num_stages = spec.stages.size(), .with_tables = true});
     std::vector<std::vector<std::int32_t>> stages(spec.stages.size());
+    std::map<std::size_t, std::int32_t> attention;
     std::vector<std::int32_t> all;
     for (std::size_t k = 0; k < stages.size(); ++k) {
       for (std::int32_t part = 0; part < spec.stages[k].tensor_ranks; ++part) {
@@ -43,14 +44,19 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
         stages[k].push_back(all.back());
         ranks_.push_back({.engine = e, .stage = k, .part = static_cast<std::size_t>(part)});
       }
+      if (!spec.attention.contains(k)) continue;
+      attention[k] = static_cast<std::int32_t>(ranks_.size());
+      all.push_back(attention[k]);
+      ranks_.push_back({.engine = e, .stage = k, .attends = true});
     }
     engines_.push_back(std::make_unique<Engine>(
-        std::move(core), StageExecutor(stages, stop, transport, spec.emulated)));
+        std::move(core), StageExecutor(stages, attention, stop, transport, spec.emulated)));
     Engine& engine = *engines_.back();
     engine.index = e;
     engine.shared.resize(stages.size());
     engine.most_stages = stages.size();
     engine.stages = std::move(stages);
+    engine.attention = std::move(attention);
     engine.ranks = std::move(all);
   }
   loaded_.resize(ranks_.size());
@@ -87,6 +93,10 @@ const std::vector<std::vector<std::int32_t>>& Job::ranks(std::size_t engine) con
   return engines_.at(engine)->stages;
 }
 
+const std::map<std::size_t, std::int32_t>& Job::attention(std::size_t engine) const {
+  return engines_.at(engine)->attention;
+}
+
 const std::string& Job::host(std::int32_t rank) const {
   return ranks_.at(static_cast<std::size_t>(rank)).address.host;
 }
@@ -97,7 +107,8 @@ bool Job::is_done() const {
 
 std::string Job::name_of_rank(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  std::string name = fmt::format("stage {} (rank {}", r.stage, rank);
+  std::string name =
+      fmt::format("{}stage {} (rank {}", r.attends ? "attention of " : "", r.stage, rank);
   if (engines_.size() > 1) name = fmt::format("engine {}, ", r.engine + 1) + name;
   if (!r.address.host.empty()) {
     name += fmt::format(", host {}, process {}", r.address.host, r.process);
@@ -165,19 +176,27 @@ void Job::share(Engine& engine) {
 // t modulo how many there are.
 std::vector<Feed> Job::feeds_of(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  const auto& stages = engines_[r.engine]->stages;
-  if (r.stage + 1 == stages.size()) return {};
+  const Engine& engine = *engines_[r.engine];
+  const auto& stages = engine.stages;
   std::vector<Feed> feeds;
-  const std::vector<std::int32_t>& next = stages[r.stage + 1];
-  for (std::size_t part = r.part; part < next.size(); part += stages[r.stage].size()) {
-    const Address& address = ranks_[static_cast<std::size_t>(next[part])].address;
-    feeds.push_back({next[part], address.host, address.port});
+  const auto add = [&](std::int32_t to) {
+    const Rank& other = ranks_[static_cast<std::size_t>(to)];
+    feeds.push_back({to, other.address.host, other.address.port, other.attends});
+  };
+  if (r.attends) return feeds;
+  if (r.stage + 1 < stages.size()) {
+    const std::vector<std::int32_t>& next = stages[r.stage + 1];
+    for (std::size_t part = r.part; part < next.size(); part += stages[r.stage].size())
+      add(next[part]);
   }
+  const auto attention = engine.attention.find(r.stage);
+  if (attention != engine.attention.end()) add(attention->second);
   return feeds;
 }
 
 std::vector<std::int32_t> Job::from_of(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
+  if (r.attends) return engines_[r.engine]->stages[r.stage];
   if (r.stage == 0) return {};
   const std::vector<std::int32_t>& before = engines_[r.engine]->stages[r.stage - 1];
   return {before[r.part % before.size()]};
@@ -187,7 +206,7 @@ void Job::send_load(std::int32_t rank) {
   Rank& r = ranks_[static_cast<std::size_t>(rank)];
   Engine& engine = *engines_[r.engine];
   const EngineSpec& spec = options_.engines[r.engine];
-  LoadOrder order = spec.stages[r.stage];
+  LoadOrder order = r.attends ? spec.attention.at(r.stage) : spec.stages[r.stage];
   order.stage = static_cast<std::int64_t>(r.stage);
   order.tensor_rank = static_cast<std::int32_t>(r.part);
   order.with_head = order.with_head && r.part == 0;

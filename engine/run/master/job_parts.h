@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ struct Job::Rank {
   State state = State::absent;
   std::size_t engine = 0, stage = 0;
   std::size_t part = 0;  ///< tensor-parallel rank in its stage
+  bool attends = false;  ///< it has heads of its stage, and no layers
   Address address = {};
   std::int64_t process = 0;
   std::vector<Nanoseconds> returns = {};  ///< when it was to come, or to open its links, again
@@ -38,6 +40,7 @@ struct Job::Engine {
   std::vector<Over> over;  ///< requests, while steps behind them are decided
   std::size_t index = 0;
   std::vector<std::vector<std::int32_t>> stages;  ///< ranks of each
+  std::map<std::size_t, std::int32_t> attention;  ///< ranks that attend for a stage
   std::vector<std::int32_t> ranks;                ///< in order of the stages
   std::vector<std::string> shared;                ///< of each stage, where it has several ranks
   std::vector<std::int64_t> requests;             ///< that it is given at the start

@@ -7,10 +7,12 @@
 namespace tessera::run {
 
 StageExecutor::StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
+                             std::map<std::size_t, std::int32_t> attention,
                              std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
                              Emulated emulated)
     : SessionExecutor(std::move(stop_tokens)),
       ranks_(std::move(ranks)),
+      attention_(std::move(attention)),
       transport_(transport),
       emulated_(std::move(emulated)) {}
 
@@ -57,6 +59,8 @@ void StageExecutor::launch(const serving::Work& work) {
     }
     const std::vector<std::byte> body = body_of(order);
     for (const std::int32_t rank : ranks_[stage]) transport_.send(rank, header, body);
+    const auto attention = attention_.find(stage);
+    if (attention != attention_.end()) transport_.send(attention->second, header, body);
     // Ids are for the first stage alone.
     for (StepItem& item : order.items) item.token_ids.clear();
   }

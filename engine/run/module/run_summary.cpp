@@ -52,12 +52,15 @@ std::vector<std::size_t> engines_of(const Executed& executed, std::optional<std:
   return all;
 }
 
+// Not another rank of one.
+bool is_stage(const StageReport& report) { return report.tensor_rank == 0 && !report.attends; }
+
 // Stages that an engine has, or had before some were lost.
 std::size_t num_tracks(const Executed& executed, std::size_t engine) {
   std::size_t stages = 0;
   for (const StageReport& stage : executed.stages) {
     const bool is_own = stage.engine == static_cast<std::int64_t>(engine);
-    if (is_own && stage.tensor_rank == 0) ++stages;
+    if (is_own && is_stage(stage)) ++stages;
   }
   for (const StageSpan& span : executed.spans.at(engine)) stages = std::max(stages, span.stage + 1);
   return stages;
@@ -92,7 +95,7 @@ serving::BatchRun batch_run_of(const Executed& executed) {
   if (run.total_s > 0) run.throughput_tok_s = tokens / run.total_s;
   run.decode_round_s = decode_round(executed);
   for (const StageReport& stage : executed.stages) {
-    run.stages.push_back({stage.busy_s, stage.idle_ratio});
+    if (!stage.attends) run.stages.push_back({stage.busy_s, stage.idle_ratio});
   }
   return run;
 }
@@ -107,7 +110,7 @@ serving::BatchPipeline tracks_of(const Executed& executed, std::optional<std::si
     };
     std::size_t stages = 0;
     for (const StageReport& stage : executed.stages) {
-      if (stage.engine != static_cast<std::int64_t>(e) || stage.tensor_rank > 0) continue;
+      if (stage.engine != static_cast<std::int64_t>(e) || !is_stage(stage)) continue;
       add(stages++, fmt::format(" (layers {}-{})", stage.first_layer,
                                 stage.first_layer + stage.num_layers - 1));
     }

@@ -6,9 +6,8 @@
 #include <chrono>
 #include <unordered_map>
 
-#include "tessera/core/cpu_cores.h"
+#include "parts.h"
 #include "tessera/core/error.h"
-#include "tessera/core/text.h"
 #include "tessera/lm/module.h"
 #include "tessera/lm/reducer.h"
 #include "tessera/run/process_memory.h"
@@ -23,12 +22,6 @@ std::vector<std::int32_t> share_of(const std::vector<std::int32_t>& cores, std::
   const std::size_t count = cores.size() / static_cast<std::size_t>(ranks);
   const auto first = cores.begin() + static_cast<std::ptrdiff_t>(count) * rank;
   return {first, first + static_cast<std::ptrdiff_t>(count)};
-}
-
-void keep_to(const std::vector<std::int32_t>& cores) {
-  if (keep_to_cores(cores)) return;
-  refuse(ErrorCode::io, "pin", "the system does not let a worker keep to core {}; pin = false",
-         cores.front());
 }
 
 constexpr std::chrono::seconds kSumDeadline(30);  // the master hears of a rank that is gone sooner
@@ -62,7 +55,7 @@ class Sums final : public lm::Reducer {
 /// What of a model is wanted on, all else given up; null where that is nothing.
 std::shared_ptr<const lm::LanguageModel> rest_of(std::shared_ptr<const lm::LanguageModel> held,
                                                  const lm::LoadRequest& wanted) {
-  if (!held) return nullptr;
+  if (!held || held->request().elsewhere || wanted.elsewhere) return nullptr;
   lm::LoadRequest rest = held->request();
   rest.first_layer = std::max(rest.first_layer, wanted.first_layer);
   rest.last_layer = std::min(rest.last_layer, wanted.last_layer);
@@ -76,15 +69,12 @@ std::shared_ptr<const lm::LanguageModel> rest_of(std::shared_ptr<const lm::Langu
 
 class ModelPart final : public StagePart {
  public:
-  ModelPart(const LoadOrder& order, std::shared_ptr<const lm::LanguageModel> held) {
+  ModelPart(const LoadOrder& order, std::shared_ptr<const lm::LanguageModel> held,
+            std::shared_ptr<lm::HeadsElsewhere> elsewhere) {
     const auto start = std::chrono::steady_clock::now();
     loaded_.before_bytes = process_memory().anonymous_bytes;
     const MemoryWatch watch;
-    keep_to(share_of(order.cores, order.tensor_rank, order.tensor_ranks));
-    if (!order.fingerprint.empty() && model_fingerprint(order.path) != order.fingerprint) {
-      refuse("model", "{} is another model here than where the run was started",
-             quote(order.path, 300));
-    }
+    settle(order, share_of(order.cores, order.tensor_rank, order.tensor_ranks));
     lm::LoadRequest request = request_of(order);
     request.progress = [this](std::int64_t, std::int64_t total) { loaded_.layers_read = total; };
     if (order.tensor_ranks > 1) {
@@ -92,6 +82,7 @@ class ModelPart final : public StagePart {
       sums_->meet(order.shared);
       request.reducer = sums_;
     }
+    request.elsewhere = std::move(elsewhere);
     request.held = rest_of(std::move(held), request);
     model_ = lm::module().load(request);
     request.held = nullptr;  // before the cache is there too
@@ -136,6 +127,10 @@ class ModelPart final : public StagePart {
       for (const std::int32_t token : made.text) it->second.see(token);
     }
     return draw(order, hidden);
+  }
+
+  std::vector<float> attend(const StepOrder&, std::int64_t, std::vector<float>) override {
+    refuse(ErrorCode::internal, "attend", "a part with layers attends for no other");
   }
 
   void forget(const std::string& shared) override {
@@ -229,9 +224,12 @@ class ModelPart final : public StagePart {
 }  // namespace
 
 std::unique_ptr<StagePart> load_model_part(const LoadOrder& order,
-                                           std::unique_ptr<StagePart> before) {
+                                           std::unique_ptr<StagePart> before,
+                                           std::shared_ptr<lm::HeadsElsewhere> elsewhere) {
+  if (order.attends) return load_heads_part(order);
   auto* old = dynamic_cast<ModelPart*>(before.get());
-  return std::make_unique<ModelPart>(order, old != nullptr ? old->give_up() : nullptr);
+  return std::make_unique<ModelPart>(order, old != nullptr ? old->give_up() : nullptr,
+                                     std::move(elsewhere));
 }
 
 }  // namespace tessera::run

@@ -143,6 +143,26 @@ HiddenStates hidden_states_of(const Message& message) {
   return hidden;
 }
 
+std::vector<std::byte> body_of(const HeadRows& heads) {
+  BodyWriter writer;
+  writer.reserve(24 + static_cast<std::size_t>(heads.sent_bytes()));
+  writer.put(heads.sent);
+  writer.put(heads.layer);
+  writer.put_list(std::span(heads.rows));
+  return writer.take();
+}
+
+HeadRows head_rows_of(const Message& message) {
+  BodyReader reader(message.body, message.header.kind);
+  HeadRows heads;
+  heads.sent = reader.get<Nanoseconds>();
+  heads.layer = reader.get<std::int64_t>();
+  heads.rows = reader.get_list<float>();
+  reader.finish();
+  check_range(heads.layer, 0, kMostTokens, "layer");
+  return heads;
+}
+
 std::vector<std::byte> body_of(const StepTokens& tokens) {
   BodyWriter writer;
   put_times(writer, tokens.times);

@@ -70,6 +70,11 @@ void Worker::take(const Message& message, Peer from) {
     }
     return;
   }
+  if (header.kind == Kind::attend && !of_master) {
+    if (server_ && header.epoch == epoch_) server_->take(from, message);
+    return;
+  }
+  if (header.kind == Kind::attended && !of_master) return;  // of a step that was lost
   if (!of_master) refuse("message", "{} from rank {}", name_of(header.kind), from);
   switch (header.kind) {
     case Kind::load:
@@ -78,7 +83,9 @@ void Worker::take(const Message& message, Peer from) {
       return reset(message);
     case Kind::step:
       if (!part_) refuse("message", "a step before anything was loaded");
-      if (header.epoch == epoch_) {
+      if (header.epoch == epoch_ && server_) {
+        server_->take(header.step, step_order_of(message));
+      } else if (header.epoch == epoch_) {
         orders_.push_back({header.step, step_order_of(message), transport_.now()});
       }
       return;
@@ -100,10 +107,17 @@ void Worker::load(const Message& message) {
   from_ = order.from;
   samples_ = order.with_head;
   activation_dtype_ = order.activation_dtype;
+  emulated_ = order.emulated;
+  server_.reset();
+  if (order.attends) server_.emplace(transport_, emulated_);
+  heads_.reset();
+  const auto attends = std::ranges::find(order.feeds, true, &Feed::attends);
+  if (attends != order.feeds.end())
+    heads_ = std::make_shared<HeadsLink>(transport_, attends->rank, order);
   due_ = Kind::loaded;
   group_options_ = {order.group, rank_, {}, epoch_, order.device, order.host};
   connect(order.feeds);
-  part_ = loader_(order, std::move(before));
+  part_ = loader_(order, std::move(before), heads_);
   join();
   report_when_connected();
 }
@@ -126,6 +140,7 @@ void Worker::begin_epoch(std::int32_t epoch) {
   epoch_ = static_cast<std::uint32_t>(epoch);
   orders_.clear();
   result_.reset();
+  if (server_) server_->clear();
   inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
 }
 
@@ -162,10 +177,10 @@ void Worker::report_when_connected() {
 
 // When the step can begin; kNoTime: what it works on has not come.
 Nanoseconds Worker::input_at(const Order& order) const {
-  const Nanoseconds link = order.order.link_time;
-  if (is_first()) return order.came + link;
+  if (is_first()) return order.came + order.order.link_time;
   const auto found = inputs_.find({epoch_, order.step});
   if (found == inputs_.end()) return kNoTime;
+  const Nanoseconds link = order.order.link_time + emulated_.link_time(found->second.sent_bytes());
   const std::vector<StageTimes>& times = found->second.times;
   if (link == 0 || times.empty()) return 0;
   return std::max(times.back().end, link_free_) + link;
@@ -179,6 +194,7 @@ HiddenStates Worker::take_input(const Order& order) {
 
 Nanoseconds Worker::wake_at() const {
   if (done_) return kNoTime;
+  if (server_) return server_->wake_at();
   if (result_) return result_->due;
   return orders_.empty() ? kNoTime : input_at(orders_.front());
 }
@@ -187,7 +203,9 @@ bool Worker::work() {
   const Nanoseconds at = wake_at();
   if (at == kNoTime || at > transport_.now()) return false;
   try {
-    if (result_) {
+    if (server_) {
+      server_->work(*part_);
+    } else if (result_) {
       hand_on();
     } else {
       HiddenStates input = take_input(orders_.front());
@@ -207,12 +225,16 @@ bool Worker::work() {
 
 void Worker::compute(const Order& order, HiddenStates input) {
   const Nanoseconds start = transport_.now();
+  if (heads_) heads_->begin(order.step, epoch_);
   Result result{order.step, start + order.order.least_time, std::move(input), {}};
   part_->run(order.order, result.hidden.rows);
   if (samples_) result.token_ids = part_->sample(order.order, result.hidden.rows);
   result.hidden.dtype = activation_dtype_;
   const std::int64_t sent = samples_ ? bytes_of(result.token_ids) : result.hidden.sent_bytes();
-  result.hidden.times.push_back({start, transport_.now(), 0, sent});
+  const Nanoseconds computed = transport_.now();
+  result.hidden.times.push_back({start, computed, 0, sent});
+  const Nanoseconds ends = heads_ ? heads_->due() : start + emulated_.stretched(computed - start);
+  result.due = std::max(result.due, ends);
   result_ = std::move(result);
   ++num_steps_;
   if (result_->due <= transport_.now()) hand_on();
@@ -232,6 +254,7 @@ void Worker::hand_on() {
   } else {
     const std::vector<std::byte> body = body_of(hidden);
     for (const Feed& feed : feeds_) {
+      if (feed.attends) continue;
       if (group_) {
         group_->send(feed.rank, header, body);
       } else {

@@ -81,6 +81,7 @@ lm::LoadRequest request_of(const LoadOrder& order) {
   request.with_head = order.with_head;
   request.rank = order.tensor_rank;
   request.ranks = order.tensor_ranks;
+  request.attention_elsewhere = order.attention_elsewhere;
   for (const std::int32_t bitwidth : order.bitwidths) {
     lm::LayerForm form{.activation_bitwidth = order.activation_bitwidth};
     form.as_stored = bitwidth == 0;

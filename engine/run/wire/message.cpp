@@ -47,6 +47,8 @@ std::uint64_t most_bytes(Kind kind) {
     case Kind::step:
       return 256 * kMib;
     case Kind::hidden:
+    case Kind::attend:
+    case Kind::attended:
       return 2048 * kMib;
   }
   return 0;
@@ -72,7 +74,7 @@ Header decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   }
   const auto kind = static_cast<Kind>(wire.kind);
   if (wire.kind < static_cast<std::uint16_t>(Kind::hello) ||
-      wire.kind > static_cast<std::uint16_t>(Kind::refused) || wire.zero != 0) {
+      wire.kind > static_cast<std::uint16_t>(Kind::attended) || wire.zero != 0) {
     refuse("message", "there is no kind {}", wire.kind);
   }
   if (wire.length > most_bytes(kind)) {

@@ -483,6 +483,10 @@ void TcpTransport::send(Peer to, Header header, std::vector<std::byte> body) {
 }
 void TcpTransport::connect(Peer to, const Address& address) { state_->connect(to, address); }
 void TcpTransport::disconnect(Peer from) { state_->disconnect(from); }
+std::optional<Event> TcpTransport::await(const std::function<Wanted(const Event&)>& judge,
+                                         Nanoseconds deadline) {
+  return state_->events().await(judge, deadline);
+}
 Nanoseconds TcpTransport::clock_of(Peer peer, Nanoseconds at) const {
   return state_->clock_of(peer, at);
 }

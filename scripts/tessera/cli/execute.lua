@@ -37,7 +37,7 @@ local function ranks_by_stage(run)
   local counts = {}
   for _, s in ipairs(run.stages) do
     counts[s.engine] = counts[s.engine] or {}
-    counts[s.engine][s.stage] = (counts[s.engine][s.stage] or 0) + 1
+    counts[s.engine][s.stage] = (counts[s.engine][s.stage] or 0) + (s.attends and 0 or 1)
   end
   return counts
 end
@@ -46,7 +46,8 @@ end
 local function stage_name(s, counts)
   local of_stage, layers = counts[s.engine][s.stage], ("%d"):format(s.first_layer)
   if s.num_layers > 1 then layers = ("%d-%d"):format(s.first_layer, s.first_layer + s.num_layers - 1) end
-  return ("%sstage %d%s, layer%s %s"):format(#counts > 1 and ("replica %d, "):format(s.engine) or "", s.stage - 1,
+  return ("%s%sstage %d%s, layer%s %s"):format(#counts > 1 and ("replica %d, "):format(s.engine) or "",
+    s.attends and "attention of " or "", s.stage - 1,
     of_stage > 1 and (", rank %d of %d"):format(s.tensor_rank, of_stage) or "", s.num_layers > 1 and "s" or "", layers)
 end
 
@@ -141,8 +142,9 @@ end
 
 local function count_ranks(plan)
   local count = 0
-  for _, engine in ipairs(plan.placement.engines) do
-    for _, s in ipairs(engine.stages) do count = count + #s.gpus end
+  for i, engine in ipairs(plan.placement.engines) do
+    local stages = (plan.replicas or { plan })[i].stages
+    for k, s in ipairs(engine.stages) do count = count + #s.gpus + (stages[k].attention and 1 or 0) end
   end
   return count
 end

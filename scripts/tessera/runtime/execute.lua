@@ -9,6 +9,7 @@ local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
 local move_layers = require "tessera.runtime.move_layers"
 local no_cpu = require "tessera.devices.no_cpu"
+local options = require "tessera.options"
 local predict_batches = require "tessera.runtime.predict"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
@@ -26,14 +27,15 @@ local function foreign_device(plan) return no_cpu(plan:problem().cluster) end
 local on_cpu = "device = \"cpu\" (--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths "
   .. "and micro-batches"
 
--- A GPU for each stage of a plan of GPUs, [engine][stage], as LibTorch names it; nil for CPUs. Of this machine, unless
+-- A GPU for each stage of a plan of GPUs, [engine][stage], as LibTorch names it, and by these the GPU that attends for
+-- a stage; nil for CPUs. Of this machine, unless
 -- workers are started elsewhere: those take the GPU that has the plan's number in its host.
 local function gpus_of(plan, opt)
   if (opt.device or "auto") ~= "auto" or opt.emulated or not foreign_device(plan) then return nil end
   local elsewhere = (opt.workers or "itself") ~= "itself"
   local here, why
   if not elsewhere then here, why = gpus_here() end
-  local taken, gpus = {}, {}
+  local taken, gpus, attending = {}, {}, {}
   local function take(name)
     for i, found in ipairs(here or {}) do
       if found == name and not taken[i] then
@@ -52,9 +54,14 @@ local function gpus_of(plan, opt)
           .. "memory of a host here; %s"):format(k - 1, #stage.gpus, on_cpu))
       end
       gpus[i][k] = elsewhere and "cuda:" .. stage.gpus[1] or take(stage.device)
+      local attention = (plan.replicas or { plan })[i].stages[k].attention
+      if attention and elsewhere then
+        core.refuse(path .. ".workers", "a stage has attention on another GPU, which is taken on this machine alone")
+      end
+      attending[gpus[i][k]] = attention and take(attention.device)
     end
   end
-  return gpus
+  return gpus, attending
 end
 
 -- A plan that no process can be started for is refused by name.
@@ -69,12 +76,6 @@ local function check_plan(plan)
     if engine.offload then
       core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
     end
-    for k, stage in ipairs(engine.stages) do
-      if stage.attention then
-        core.refuse(path .. ".plan", ("it has KV heads of stage %d on %s (attention), which the runtime "
-          .. "does not"):format(k - 1, stage.attention.device))
-      end
-    end
     local split = engine:problem().split
     if split.expert_parallel > 1 or split.attention_data_parallel > 1 then
       core.refuse(path .. ".plan", "it spreads experts over devices or cuts attention into parts, which vLLM does and "
@@ -85,8 +86,8 @@ end
 
 -- What a stage takes as the plan has it, beside what a runtime reserves.
 local function stage_bytes(stage)
-  local memory = stage.memory
-  return memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes + memory.embedding_bytes
+  local memory, elsewhere = stage.memory, stage.attention and stage.attention.memory.kv_cache_bytes or 0
+  return elsewhere + memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes + memory.embedding_bytes
 end
 
 local function check_memory(plan, opt, gpus)
@@ -133,7 +134,7 @@ local function forms_of(model_path)
   end
 end
 
-local function engines_of(plan, kv_bitwidth, gpus, form)
+local function engines_of(plan, kv_bitwidth, gpus, attending, form)
   local list = {}
   local pipelines = plan.replicas or { plan }
   for i, engine in ipairs(plan.placement.engines) do
@@ -141,6 +142,9 @@ local function engines_of(plan, kv_bitwidth, gpus, form)
     for k, stage in ipairs(engine.stages) do
       stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers,
         tensor_ranks = #stage.gpus, device = gpus and gpus[i][k] or "" }
+      local attention = pipeline.stages[k].attention
+      stages[k].attention_elsewhere = attention and attention.ratio
+      stages[k].attention_device = attention and gpus and attending[gpus[i][k]] or ""
     end
     local workload = pipeline:problem().workload
     list[i] = { stages = stages, bitwidths = form(bitwidths_of(engine)),
@@ -220,6 +224,37 @@ local function emulated_times(plan, prompts, opt)
   local predicted, why = predict(plan, #prompts, #first.tokens, first.max_tokens, true)
   if not predicted then refuse(why) end
   return predicted:unit_times()
+end
+
+-- Speeds by rank, a stage before the rank that attends for it; and links.
+local function set_speeds(engines, opt)
+  if not opt.speeds and not opt.link_gbps and not opt.link_latency_s then return end
+  if opt.emulated then
+    core.refuse(path .. ".emulated", "devices take the plan's times, or speeds of this machine's, not both")
+  end
+  options.list(opt.speeds or {}, path .. ".speeds", "a list of numbers", options.item_of "number")
+  local ranks = 0
+  local function next_speed()
+    ranks = ranks + 1
+    local speed = (opt.speeds or {})[ranks] or 1
+    if not (speed >= 1e-3 and speed <= 1) then
+      core.raise("out_of_range", ("%s.speeds[%d]: %g is outside [0.001, 1]; 1 is this machine"):format(path, ranks,
+        speed), path .. ".speeds")
+    end
+    return speed
+  end
+  for _, engine in ipairs(engines) do
+    for _, stage in ipairs(engine.stages) do
+      stage.link_bytes_per_s = opt.link_gbps and opt.link_gbps * 1e9 / 8
+      stage.link_latency_s = opt.link_latency_s
+      stage.speed = next_speed()
+      if stage.attention_elsewhere then stage.attention_speed = next_speed() end
+      if stage.tensor_ranks > 1 then core.refuse(path .. ".speeds", "tensor-parallel ranks have no speeds") end
+    end
+  end
+  if #(opt.speeds or {}) > ranks then
+    core.refuse(path .. ".speeds", ("%d speeds, and the plan has %d processes"):format(#opt.speeds, ranks))
+  end
 end
 
 local function ratio(predicted, measured)
@@ -341,13 +376,14 @@ return function(plan, given)
   end
   runtime.check_options(type(given) == "table" and opt or given)
   check_plan(plan)
-  local gpus = gpus_of(plan, opt)
+  local gpus, attending = gpus_of(plan, opt)
   local as_planned = gpus or opt.emulated
   check_model(plan, opt.model)
   check_memory(plan, opt, gpus)
   check_trace(opt.trace)
   local form = forms_of(opt.model)
-  local engines = engines_of(plan, opt.kv_bitwidth, gpus, form)
+  local engines = engines_of(plan, opt.kv_bitwidth, gpus, attending, form)
+  set_speeds(engines, opt)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)
   local prompts = prompts_of(opt.prompts, tokenizer, {

@@ -77,6 +77,11 @@ TEST(Message, StepsComeBackWhole) {
   }
   const HiddenStates hidden{{{1, 2}, {3, 4}}, {0.5f, -1e30f, 0}};
   EXPECT_EQ(hidden_states_of(message_of(Kind::hidden, body_of(hidden))), hidden);
+  const HeadRows heads{5, 29, {0.25f, -1e30f, 0}};
+  EXPECT_EQ(head_rows_of(message_of(Kind::attend, body_of(heads))), heads);
+  expect_error(ErrorCode::out_of_range, {"layer is -1"}, [&] {
+    head_rows_of(message_of(Kind::attended, body_of(HeadRows{0, -1, {}})));
+  });
   for (const auto dtype : {kernels::Real::f16, kernels::Real::bf16}) {
     const HiddenStates halves{{{1, 2}}, {0.5f, -24, 0}, dtype};
     EXPECT_EQ(hidden_states_of(message_of(Kind::hidden, body_of(halves))), halves);

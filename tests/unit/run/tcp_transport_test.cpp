@@ -70,6 +70,30 @@ TEST(TcpTransport, MessagesComeInOrderWhateverTheirSize) {
   EXPECT_LT(std::abs(pair.master.clock_of(3, 0)), kSecond);
 }
 
+TEST(TcpTransport, AwaitsWhatIsWantedAndLeavesTheRest) {
+  Pair pair;
+  pair.connect();
+  const auto is_step = [](std::int64_t step) {
+    return [step](const Event& event) {
+      if (event.type != Event::Type::message) return Wanted::ends;
+      return event.message.header.step == step ? Wanted::yes : Wanted::no;
+    };
+  };
+  for (int i = 0; i < 4; ++i) pair.worker.send(kMaster, {.kind = Kind::hidden, .step = i}, {});
+  const auto found = pair.master.await(is_step(2), pair.master.now() + 20 * kSecond);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->message.header.step, 2);
+  const Nanoseconds deadline = pair.master.now() + kSecond / 50;
+  EXPECT_FALSE(pair.master.await(is_step(9), deadline).has_value());
+  EXPECT_GE(pair.master.now(), deadline);
+  for (const std::int64_t left : {0, 1, 3}) {
+    EXPECT_EQ(next(pair.master).message.header.step, left);
+  }
+  pair.worker.disconnect(kMaster);
+  EXPECT_FALSE(pair.master.await(is_step(9), kNoTime).has_value());
+  EXPECT_EQ(next(pair.master).type, Event::Type::lost);
+}
+
 TEST(TcpTransport, NoticesWhoCloses) {
   auto pair = std::make_unique<Pair>();
   pair->connect();

@@ -48,6 +48,12 @@ struct EngineRequest {
     std::int64_t first_layer = 0, num_layers = 0;
     std::int32_t tensor_ranks = 1;  ///< processes that share its layers
     std::string device = {};        ///< as lm::LoadRequest has it; empty: the model's
+    /// Ratio of its KV heads that a process of their own attends to, on a device of its own.
+    double attention_elsewhere = 0;
+    std::string attention_device = {};
+    Emulation emulated = {}, attention_emulated = {};  ///< of its processes, and of that one
+
+    std::int32_t num_ranks() const { return tensor_ranks + (attention_elsewhere > 0 ? 1 : 0); }
   };
   std::vector<Stage> stages;
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]; 0: as stored
@@ -94,6 +100,7 @@ struct StageReport {
   Loaded loaded;
   double busy_s = 0, idle_ratio = 0;
   std::int64_t sent_bytes = 0;  ///< hidden states or tokens, of all ranks of the stage
+  bool attends = false;         ///< it is a rank that attends for a stage
   std::string host;
   double computed_s = 0;  ///< of busy_s; less where another device is emulated
 };

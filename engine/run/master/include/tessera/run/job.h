@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@ namespace tessera::run {
 struct EngineSpec {
   std::vector<LoadOrder> stages;  ///< of a stage's first rank; who feeds whom, epoch, blocks and
                                   ///< shared memory aside
+  /// By stage: of the rank that attends to some of its heads, where there is one.
+  std::map<std::size_t, LoadOrder> attention = {};
   serving::EngineOptions options;
   std::int64_t kv_blocks = 1;
   std::int64_t share = 1;  ///< of the prompts, in proportion to the other engines'
@@ -115,6 +118,8 @@ class Job final : public Actor {
   const std::vector<EngineSpec>& specs() const { return options_.engines; }
   /// Ranks of an engine's stages, now.
   const std::vector<std::vector<std::int32_t>>& ranks(std::size_t engine) const;
+  /// Ranks that attend for a stage of it, by stage.
+  const std::map<std::size_t, std::int32_t>& attention(std::size_t engine) const;
   /// Where a worker listens, or listened.
   const std::string& host(std::int32_t rank) const;
   std::int64_t num_replans() const { return num_replans_; }

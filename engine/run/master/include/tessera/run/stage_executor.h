@@ -37,7 +37,9 @@ using Emulated = std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::vec
 class StageExecutor final : public SessionExecutor {
  public:
   /// @param ranks by stage, the tensor-parallel ranks of each
+  /// @param attention by stage, the rank that attends to some of its heads, where there is one
   StageExecutor(std::vector<std::vector<std::int32_t>> ranks,
+                std::map<std::size_t, std::int32_t> attention,
                 std::unordered_set<std::int32_t> stop_tokens, Transport& transport,
                 Emulated emulated = {});
 
@@ -78,6 +80,7 @@ class StageExecutor final : public SessionExecutor {
   void note_times(const UnderWay& step, const std::vector<StageTimes>& times);
 
   std::vector<std::vector<std::int32_t>> ranks_;
+  std::map<std::size_t, std::int32_t> attention_;
   Transport& transport_;
   Emulated emulated_;
   Nanoseconds start_ = 0;

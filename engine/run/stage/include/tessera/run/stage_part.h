@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/core/error.h"
+#include "tessera/lm/heads_elsewhere.h"
 #include "tessera/run/step_messages.h"
 #include "tessera/run/worker_records.h"
 
@@ -30,19 +31,27 @@ class StagePart {
   /// The next token of each item that draws one, else -1; of the last stage.
   virtual std::vector<std::int32_t> sample(const StepOrder& order,
                                            const std::vector<float>& hidden) = 0;
+  /// Of a part that only attends, the layers of a step in their order: rows as lm::AttentionHeads
+  /// has them. @throws as run
+  virtual std::vector<float> attend(const StepOrder& order, std::int64_t layer,
+                                    std::vector<float> rows) = 0;
   /// Nobody is being answered any more. @param shared of the ranks of its stage, anew
   virtual void forget(const std::string& shared) = 0;
   virtual Loaded loaded() const = 0;
 };
 
 /// Makes what an order asks for. `before` is what was there until now, or null: what of it is
-/// wanted on need not be read again, and the rest is given up first.
-using StageLoader = std::function<std::unique_ptr<StagePart>(const LoadOrder& order,
-                                                             std::unique_ptr<StagePart> before)>;
+/// wanted on need not be read again, and the rest is given up first. `elsewhere` answers for the
+/// heads that the order leaves to another rank; null where it leaves none.
+using StageLoader = std::function<std::unique_ptr<StagePart>(
+    const LoadOrder& order, std::unique_ptr<StagePart> before,
+    std::shared_ptr<lm::HeadsElsewhere> elsewhere)>;
 
-/// Loads a part of a model with `lm`: maps its layers, quantises them one by one.
+/// Loads a part of a model with `lm`: maps its layers, quantises them one by one. A rank that
+/// attends has heads of them alone.
 /// @throws as lm::Module::load; Error{invalid_argument} for another model than the master's
 std::unique_ptr<StagePart> load_model_part(const LoadOrder& order,
-                                           std::unique_ptr<StagePart> before);
+                                           std::unique_ptr<StagePart> before,
+                                           std::shared_ptr<lm::HeadsElsewhere> elsewhere);
 
 }  // namespace tessera::run

@@ -74,6 +74,18 @@ struct HiddenStates {
   friend bool operator==(const HiddenStates&, const HiddenStates&) = default;
 };
 
+/// Of a layer, for every token of a step: queries, keys and values of heads that are elsewhere, or
+/// what attention makes of them.
+struct HeadRows {
+  Nanoseconds sent = 0;  ///< by the sender's clock
+  std::int64_t layer = 0;
+  std::vector<float> rows;
+
+  std::int64_t sent_bytes() const { return std::ssize(rows) * 4; }
+
+  friend bool operator==(const HeadRows&, const HeadRows&) = default;
+};
+
 /// What came of a step.
 struct StepTokens {
   std::vector<StageTimes> times;        ///< of all stages
@@ -84,10 +96,12 @@ struct StepTokens {
 
 std::vector<std::byte> body_of(const StepOrder& order);
 std::vector<std::byte> body_of(const HiddenStates& hidden);
+std::vector<std::byte> body_of(const HeadRows& heads);
 std::vector<std::byte> body_of(const StepTokens& tokens);
 /// @throws Error{invalid_argument} for a body that is none, out_of_range for lengths below 0
 StepOrder step_order_of(const Message& message);
 HiddenStates hidden_states_of(const Message& message);
+HeadRows head_rows_of(const Message& message);
 StepTokens step_tokens_of(const Message& message);
 
 }  // namespace tessera::run

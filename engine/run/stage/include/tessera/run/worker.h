@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/run/group_link.h"
+#include "tessera/run/heads_link.h"
 #include "tessera/run/stage_part.h"
 #include "tessera/run/transport.h"
 
@@ -73,6 +74,9 @@ class Worker final : public Actor {
   std::unique_ptr<GroupLink> group_;
   std::optional<Kind> due_;  ///< what the master is told once all are
   bool samples_ = false;
+  Emulation emulated_;
+  std::shared_ptr<HeadsLink> heads_;   ///< where another rank attends to some of its heads
+  std::optional<HeadsServer> server_;  ///< of a rank that attends for another
   kernels::Real activation_dtype_ = kernels::Real::f32;
   std::uint32_t epoch_ = 0;
   std::deque<Order> orders_;

@@ -8,6 +8,7 @@
 #include "tessera/core/units.h"
 #include "tessera/lm/language_model.h"
 #include "tessera/quant/scheme.h"
+#include "tessera/run/transport.h"
 
 /// What master and workers tell each other before and after the steps, as JSON.
 namespace tessera::run {
@@ -17,6 +18,24 @@ struct Feed {
   std::int32_t rank = 0;
   std::string host;
   std::int32_t port = 0;
+  bool attends = false;  ///< it gets queries, keys and values instead, and answers
+};
+
+/// Another device and another link than there are: what a worker computes ends no earlier than its
+/// time here over the speed, what comes to it is held until latency and bytes over rate have
+/// passed.
+struct Emulation {
+  double speed = 1;
+  double link_bytes_per_s = 0;  ///< 0: the link is what it is
+  double link_latency_s = 0;
+
+  Nanoseconds stretched(Nanoseconds computed) const {
+    return static_cast<Nanoseconds>(static_cast<double>(computed) / speed);
+  }
+  Nanoseconds link_time(std::int64_t bytes) const {
+    const double s = link_bytes_per_s > 0 ? static_cast<double>(bytes) / link_bytes_per_s : 0;
+    return static_cast<Nanoseconds>((link_latency_s + s) * kSecond);
+  }
 };
 
 /// Which part of which model a worker runs, with which memory.
@@ -40,6 +59,9 @@ struct LoadOrder {
   std::int64_t stage = 0;                          ///< 0-based, of its engine
   std::int32_t tensor_rank = 0, tensor_ranks = 1;  ///< its part of every layer
   std::string shared;                              ///< SharedRanks::path, where there are several
+  double attention_elsewhere = 0;                  ///< ratio of its KV heads that another rank has
+  bool attends = false;                            ///< it is that rank: no layers, these heads
+  Emulation emulated;                              ///< its device, and the links to it
   std::vector<std::int32_t> from;                  ///< rank that feeds it; none: the first stage
   std::vector<Feed> feeds;                         ///< whom it feeds; none: the last stage
   std::vector<std::int32_t> group;                 ///< that hidden states go through; none: TCP
@@ -107,7 +129,18 @@ struct Fields<run::Feed> {
   static constexpr auto list =
       std::tuple{field<&F::rank>(run::detail::number("rank", "Whom it feeds", 0, 65535)),
                  field<&F::host>({.name = "host", .doc = "Where that listens"}),
-                 field<&F::port>(run::detail::number("port", "Its port", 1, 65535))};
+                 field<&F::port>(run::detail::number("port", "Its port", 1, 65535)),
+                 field<&F::attends>({.name = "attends", .doc = "Whether it attends for it"})};
+};
+
+template <>
+struct Fields<run::Emulation> {
+  using E = run::Emulation;
+  static constexpr auto list = std::tuple{
+      field<&E::speed>(run::detail::number("speed", "Of this machine's", 1e-3, 1)),
+      field<&E::link_bytes_per_s>(
+          run::detail::number("link_bytes_per_s", "To it; 0: as it is", 0, 1e15, "bytes/s")),
+      field<&E::link_latency_s>(run::detail::number("link_latency_s", "To it", 0, 1e3, "s"))};
 };
 
 template <>
@@ -146,6 +179,10 @@ struct Fields<run::LoadOrder> {
       field<&O::tensor_rank>(layer("tensor_rank", "Its part of every layer (0-based)")),
       field<&O::tensor_ranks>(run::detail::number("tensor_ranks", "Parts of a layer", 1, 1024)),
       field<&O::shared>({.name = "shared", .doc = "Memory in which the parts' sums meet"}),
+      field<&O::attention_elsewhere>(run::detail::number(
+          "attention_elsewhere", "Ratio of its KV heads that another rank has", 0, 1)),
+      field<&O::attends>({.name = "attends", .doc = "Whether it is that rank"}),
+      field<&O::emulated>({.name = "emulated", .doc = "Its device and the links to it"}),
       field<&O::from>(run::detail::number("from", "Rank that feeds it", 0, 65535)),
       field<&O::feeds>({.name = "feeds", .doc = "Whom it feeds"}),
       field<&O::group>(run::detail::number(

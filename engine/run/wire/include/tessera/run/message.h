@@ -33,6 +33,8 @@ enum class Kind : std::uint16_t {
   group,      ///< between workers, by the master: how a process group finds itself (GroupKey)
   unlinked,   ///< from a worker: its link to one that it feeds is gone (Unlinked)
   refused,    ///< to who would open a link: why it is not opened, in words
+  attend,     ///< from a stage to who attends for it: queries, keys and values (HeadRows)
+  attended,   ///< back: what attention makes of them (HeadRows)
 };
 
 /// Largest body of a kind, known before anything is allocated for one.
@@ -45,7 +47,7 @@ inline constexpr std::size_t kHeaderBytes = 32;
 struct Header {
   Kind kind = Kind::ping;
   std::uint32_t epoch = 0;   ///< of the run: one more after each recovery
-  std::int64_t step = 0;     ///< of step, hidden and tokens
+  std::int64_t step = 0;     ///< of step, hidden, tokens, attend and attended
   std::uint64_t length = 0;  ///< bytes of the body
 
   friend bool operator==(const Header&, const Header&) = default;
@@ -133,6 +135,8 @@ inline constexpr auto kEnumNames<run::Kind> =
                            {run::Kind::group, "group"},
                            {run::Kind::unlinked, "unlinked"},
                            {run::Kind::refused, "refused"},
+                           {run::Kind::attend, "attend"},
+                           {run::Kind::attended, "attended"},
                            {run::Kind::ping, "ping"},
                            {run::Kind::pong, "pong"},
                            {run::Kind::stop, "stop"},

@@ -52,6 +52,8 @@ class TcpTransport final : public Transport {
   void send(Peer to, Header header, std::vector<std::byte> body) override;
   void connect(Peer to, const Address& address) override;
   void disconnect(Peer from) override;
+  std::optional<Event> await(const std::function<Wanted(const Event&)>& judge,
+                             Nanoseconds deadline) override;
   Nanoseconds clock_of(Peer peer, Nanoseconds at) const override;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,6 +44,10 @@ struct Event {
   std::int64_t process = 0;  ///< of joined: its process id
 };
 
+/// What somebody makes of an event who waits for one: it stays where it is, is taken, or stays and
+/// ends the wait.
+enum class Wanted { no, yes, ends };
+
 /// All links of one process. Messages of a link come in the order in which they were sent.
 class Transport {
  public:
@@ -54,6 +59,11 @@ class Transport {
   virtual void connect(Peer to, const Address& address) = 0;
   /// Closes the link, without an event.
   virtual void disconnect(Peer from) = 0;
+  /// For an actor in the middle of its work: the first event that is wanted, before others that
+  /// came earlier; nothing at our time `deadline`, to the microsecond, or where an event ends the
+  /// wait.
+  virtual std::optional<Event> await(const std::function<Wanted(const Event&)>& judge,
+                                     Nanoseconds deadline) = 0;
   /// What a peer's clock shows at our time `at`.
   virtual Nanoseconds clock_of(Peer peer, Nanoseconds at) const = 0;
 };
