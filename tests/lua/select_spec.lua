@@ -92,6 +92,7 @@ describe("tessera select", function()
       "--minimise", "latency", "--top", "3")
     assert.equal(0, status, err)
     assert.matches("40 layers on GPU 1%-2 %(V100%-32G%)", text)
+    assert.matches("%%, on 2 x V100%-32G\n", text)
   end)
 
   it("answers a limit that nothing keeps with the nearest", function()

@@ -60,18 +60,33 @@ end
 
 local form = "%4s %-13s %2s %2s %6s %6s %6s %7s %5s  %s\n"
 
-local function row_text(row, placed)
+-- "A100-80G + 2 x T4-16G" of the GPUs of a row.
+local function types_text(row)
+  local counts, names = {}, {}
+  for _, name in ipairs(row.device_types) do
+    if not counts[name] then names[#names + 1] = name end
+    counts[name] = (counts[name] or 0) + row.tensor_parallel
+  end
+  for i, name in ipairs(names) do names[i] = counts[name] == 1 and name or ("%d x %s"):format(counts[name], name) end
+  return table.concat(names, " + ")
+end
+
+local function row_text(row, placed, mixed)
   return form:format((row.meets and "" or "*") .. row.rank, row.scheme, row.tensor_parallel, row.pipeline_parallel,
     ("%.2f"):format(row.latency_s), ("%.1f"):format(row.memory_bytes / GiB), ("%.4g"):format(row.cost_byte_s / GiB),
     row.usd and ("%.3g"):format(1000 * row.usd) or "-", placed and numbers(placed.devices) or "none",
-    quality_words(row.perplexity_increase))
+    quality_words(row.perplexity_increase) .. (mixed and ", on " .. types_text(row) or ""))
 end
+
+local function is_mixed(found) return #device_types(found.cluster) > 1 end
 
 -- Each as if it were alone on the GPUs.
 local function table_text(found, top)
   local ranked = found.ranked
   local lines = { form:format("", "scheme", "TP", "PP", "s", "GiB", "GiB s", "USD/1k", "GPUs", "perplexity above") }
-  for i = 1, math.min(top, #ranked) do lines[#lines + 1] = row_text(ranked[i], (found.placed_of { ranked[i] })) end
+  for i = 1, math.min(top, #ranked) do
+    lines[#lines + 1] = row_text(ranked[i], (found.placed_of { ranked[i] }), is_mixed(found))
+  end
   if #ranked > top then lines[#lines + 1] = ("    and %d more (--top, --json)\n"):format(#ranked - top) end
   return table.concat(lines)
 end
@@ -110,12 +125,12 @@ local function placed_text(found)
   local placed = found.placed
   if not placed then return found.why.message .. "\n" end
   local row, stages = placed.configuration, {}
-  local degree, is_mixed = row.tensor_parallel, #device_types(found.cluster) > 1
+  local degree, mixed = row.tensor_parallel, is_mixed(found)
   for k, layers in ipairs(placed.layers) do
     local members = {}
     for i = 1, degree do members[i] = placed.devices[(k - 1) * degree + i] end
     stages[k] = ("%d layers on GPU %s%s, %s each"):format(layers, numbers(members),
-      is_mixed and (" (%s)"):format(row.device_types[k]) or "",
+      mixed and (" (%s)"):format(row.device_types[k]) or "",
       core.format_bytes(layers * (placed.stage_block_bytes and placed.stage_block_bytes[k] or placed.block_bytes)))
   end
   return ("Goes to: rank %d, %s, TP %d, PP %d: %s%s.\n"):format(placed.rank, row.scheme, row.tensor_parallel,
