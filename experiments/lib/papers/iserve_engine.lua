@@ -28,9 +28,7 @@ function M.subject(name)
   return { model = model, num_layers = core.model(model).num_layers, prompt_tokens = 128 }
 end
 
-local function key_of(run)
-  return extrapolate.key(run.num_layers, run.tensor_parallel, run.pipeline_parallel, run.scheme)
-end
+local function key_of(run) return extrapolate.key(run.num_layers, run) end
 
 --- Runs { num_layers, pipeline_parallel, timed } of one scheme, `repeats` rounds of them: lists of results by run.
 function M.rounds(subject, scheme, runs, repeats)
@@ -53,7 +51,8 @@ end
 
 --- The results of one of its runs.
 function M.of(samples, run, scheme)
-  return samples[extrapolate.key(run.num_layers, 1, run.pipeline_parallel, scheme)]
+  return samples[key_of { num_layers = run.num_layers, tensor_parallel = 1, pipeline_parallel = run.pipeline_parallel,
+    scheme = scheme }]
 end
 
 --- What ts.fingerprint calls in place of running again: the results of rounds, in their order.

@@ -42,7 +42,7 @@ end
 --- @param most_layers of any run
 return function(opt, configurations, most_layers, use)
   if opt.model == nil then core.refuse(path .. ".model", "the engine runs a model; name a folder, file or shape") end
-  if opt.batch_size > 1 then
+  if (opt.batch_size or 1) > 1 then
     core.refuse(path .. ".batch_size", "the engine answers one prompt; take measure = \"profile\", or a function")
   end
   local engine = read(opt.engine or {}, path .. ".engine")
