@@ -1,6 +1,6 @@
--- Beyond the paper: the eight models of set (ii), one every five minutes for the cost intent, on four A6000, on four V100
--- and on both, by iServe with a fingerprint of each type. beyond_mixed says what one request gains by the second type:
--- nothing; here it is room and GPUs that nobody else has.
+-- Beyond the paper: the eight models of set (ii), one every five minutes for the cost intent, on four A6000, on four
+-- V100 and on both, by iServe with a fingerprint of each type. beyond_mixed says what one request gains by the second
+-- type: nothing; here it is room and GPUs that nobody else has.
 --
 -- Bounds were set before any run: twice the GPUs, of about equal speed, at the same load. What came out is that iServe
 -- uses one type alone: its ranking does not look at load.

@@ -169,11 +169,12 @@ describe("a fingerprint of batches", function()
         configurations = shapes, batch_size = batch_size }:estimates {}
     end
     local batched, single = rows_of(16), rows_of(nil)
-    local function served(rows, degree, seats, traffic)
+    local function served(rows, degree, seats, traffic, options)
       local devices = {}
       for i = 1, degree do devices[i] = i - 1 end
       return ts.serve(ts.deployment { cluster = "2xA6000@bridges", engine = { max_num_seqs = seats }, models = {
-        { name = "a", estimates = { find(rows, "fp16", degree, 1) }, num_layers = 32, devices = devices } } }, traffic)
+        { name = "a", estimates = { find(rows, "fp16", degree, 1) }, num_layers = 32, devices = devices } } }, traffic,
+        options)
     end
     for degree, cluster in pairs { "1xA6000", "2xA6000@bridges" } do
       for _, rate in ipairs { 0.2, 1, 3 } do
@@ -185,6 +186,10 @@ describe("a fingerprint of batches", function()
         near(plan.e2e_s.mean, own.e2e_s.mean, 0.05, "E2E")
         near(plan.tpot_s.mean, own.tpot_s.mean, 0.05, "TPOT")
         assert.equal(served(single, degree, 1, traffic).e2e_s.mean, served(batched, degree, 1, traffic).e2e_s.mean)
+        for _, field in ipairs { "e2e_s", "itl_s" } do -- stretches of steps are single steps
+          local function of(skip) return served(batched, degree, 16, traffic, { record = false, skip = skip }) end
+          assert.equal(of(false)[field].mean, of(true)[field].mean)
+        end
         if rate == 3 then -- what seats without further_s do not give
           assert.is_true(served(single, degree, 16, traffic).e2e_s.mean > 4 * own.e2e_s.mean)
         end
