@@ -262,3 +262,43 @@ describe("models on several types", function()
     end)
   end)
 end)
+
+describe("rows of types that are none", function()
+  local function row(more)
+    return sets.with({ tensor_parallel = 1, pipeline_parallel = 2, num_gpus = 2, ttft_s = 1, tpot_s = 1, latency_s = 2,
+      memory_bytes = 3, base_bytes = 3, cost_byte_s = 6, device_types = { fast, slow } }, more)
+  end
+  local function by_type(of_slow)
+    return { [fast] = { ttft_s = 1, tpot_s = 1, base_bytes = 1 }, [slow] = of_slow }
+  end
+  local cases = {
+    { { device_types = 5 }, "device_types: a list of types of GPUs belongs here, not a number" },
+    { { device_types = { fast } }, "1 types for 2 stages" },
+    { { device_types = { fast, {} } }, "device_types[2]: a string belongs here" },
+    { { by_type = 7 }, "by_type: a table by type belongs here, not a number" },
+    { { by_type = by_type(nil) }, "by_type.T4-16G: what the whole model takes" },
+    { { by_type = by_type { base_bytes = "x" } }, "by_type.T4-16G.base_bytes: a number belongs here" },
+  }
+
+  it("are refused by ts.place and by deployments", function()
+    local gpus = { { free_bytes = 10, device = fast }, { free_bytes = 10, device = slow } }
+    for _, case in ipairs(cases) do
+      support.raises("invalid_argument", case[2], function() ts.place({ row(case[1]) }, gpus, { num_layers = 4 }) end)
+      support.raises("invalid_argument", case[2]:match "%S+ belongs" or case[2], function()
+        ts.serve(sets.deployment({ { name = "a", estimates = { row(case[1]) }, num_layers = 4 } }, { cluster = mixed,
+          strategy = { place = function(_, model)
+            return { devices = { 0, 2 }, layers = { 2, 2 }, configuration = model.estimates[1] }
+          end } }), sets.of_rows { { 1, "a", 4 } })
+      end)
+    end
+    support.raises("invalid_argument", "1 stages, but the configuration has 2", function()
+      ts.serve(sets.deployment({ { name = "a", estimates = { row { by_type = by_type { ttft_s = 1, tpot_s = 1,
+        base_bytes = 1 } } }, num_layers = 4 } }, { cluster = mixed, strategy = { place = function(_, model)
+          return { devices = { 0, 2 }, layers = { 4 }, configuration = model.estimates[1] }
+        end } }), sets.of_rows { { 1, "a", 4 } })
+    end)
+    support.raises("invalid_argument", "3 stages, but 1 of stage_ttft_s", function()
+      ts.deployment { step_cost = { stage_ttft_s = { 1 }, stage_tpot_s = { 1, 2, 3 } } }
+    end)
+  end)
+end)

@@ -2,6 +2,7 @@
 -- section 5).
 
 local budget = require "tessera.configurations.budget"
+local check_types = require "tessera.configurations.check_types"
 local core = require "tessera.core"
 local extrapolate = require "tessera.configurations.extrapolate"
 local median = require "tessera.median"
@@ -107,13 +108,6 @@ local function layers_of(opt)
   return opt.num_layers
 end
 
-local function check_types(row, where)
-  options.list(row.device_types, where, "a list of types of GPUs", options.item_of "string")
-  if #row.device_types ~= row.pipeline_parallel then
-    core.refuse(where, ("%d types for %d stages; give one for each"):format(#row.device_types, row.pipeline_parallel))
-  end
-end
-
 -- Copies of rows that are whole.
 local function checked(configurations)
   local where, copies = path .. ".configurations", {}
@@ -129,7 +123,7 @@ local function checked(configurations)
     if type(row.scheme) ~= "string" then
       core.refuse(("%s[%d].scheme"):format(where, i), "the name of a scheme belongs here")
     end
-    if row.device_types ~= nil then check_types(row, ("%s[%d].device_types"):format(where, i)) end
+    check_types(row, ("%s[%d]"):format(where, i), {})
     copies[i] = {}
     for key, value in pairs(row) do copies[i][key] = value end
   end

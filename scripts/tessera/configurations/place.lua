@@ -1,6 +1,7 @@
 -- ts.place(ranked, gpus, options): the first configuration of a ranking that the GPUs have room for, and which of them
 -- take it (iServe, section 6, steps II and III).
 
+local check_types = require "tessera.configurations.check_types"
 local core = require "tessera.core"
 local even_layers = require "tessera.configurations.even_layers"
 local options = require "tessera.options"
@@ -183,19 +184,12 @@ end
 local function check_row(row, where, opt)
   if type(row) ~= "table" then core.refuse(where, ("a table belongs here, not a %s"):format(type(row))) end
   for _, field in ipairs { "tensor_parallel", "pipeline_parallel" } do
-    options.number(row[field], ("%s.%s"):format(where, field), 1, 1024)
+    local own = ("%s.%s"):format(where, field)
+    if options.number(row[field], own, 1, 1024) % 1 ~= 0 then core.refuse(own, "a whole number belongs here") end
   end
   local field = opt.account == "base" and "base_bytes" or "memory_bytes"
   options.number(row[field], ("%s.%s"):format(where, field), 1, 1e18)
-  local types = row.device_types
-  if types == nil then return end
-  if type(types) ~= "table" or #types ~= row.pipeline_parallel then
-    core.refuse(where .. ".device_types", ("a list of %d types belongs here, one for each stage"):format(
-      row.pipeline_parallel))
-  end
-  for _, name in ipairs(row.by_type and types or {}) do
-    options.number((row.by_type[name] or {})[field], ("%s.by_type.%s.%s"):format(where, tostring(name), field), 1, 1e18)
-  end
+  check_types(row, where, { field })
 end
 
 local function check(ranked, gpus, opt)

@@ -1,6 +1,7 @@
 -- ts.deployment { models = }: several models on the GPUs of one cluster. Here their options become what the simulator
 -- takes, and what a strategy decides becomes engines.
 
+local check_types = require "tessera.configurations.check_types"
 local core = require "tessera.core"
 local options = require "tessera.options"
 local placed = require "tessera.serving.placed"
@@ -59,6 +60,8 @@ local function check_shape(row, where)
       core.refuse(("%s.%s"):format(where, field), "a whole number from 1 to 1024 belongs here")
     end
   end
+  check_types(row, where, {})
+  if row.batch_size ~= nil then options.number(row.batch_size, where .. ".batch_size", 1, 1e5) end
 end
 
 -- Its estimates as rows, and its layers.

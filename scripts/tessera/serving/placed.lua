@@ -1,5 +1,6 @@
 -- What a strategy returned, checked, as engines of the simulator; and places by hand.
 
+local check_types = require "tessera.configurations.check_types"
 local core = require "tessera.core"
 local even = require("tessera.serving.fixed_shape").even
 local options = require "tessera.options"
@@ -126,6 +127,9 @@ local function of_estimates(model, found, where, gpus)
       core.refuse(("%s.configuration.%s"):format(where, field), "missing: a row of the model's estimates belongs there")
     end
   end
+  local further = row.further_s ~= nil and "further_s" or nil
+  check_number(row.further_s, where .. ".configuration.further_s", 0)
+  check_types(row, where .. ".configuration", { "ttft_s", "tpot_s", "base_bytes", further })
   check_list(found.layers, where .. ".layers", "a list of the layers of each stage")
   if sum(found.layers) ~= model.num_layers then
     core.refuse(where .. ".layers", ("%d in all, but '%s' has %d"):format(sum(found.layers), model.name,
@@ -134,6 +138,10 @@ local function of_estimates(model, found, where, gpus)
   if #found.devices % #found.layers ~= 0 then
     core.refuse(where .. ".devices", ("%d GPUs for %d stages; give as many for each"):format(#found.devices,
       #found.layers))
+  end
+  if row.by_type and #found.layers ~= row.pipeline_parallel then
+    core.refuse(where .. ".layers", ("%d stages, but the configuration has %d, of types of their own"):format(
+      #found.layers, row.pipeline_parallel))
   end
   local stranger, wanted = of_another_type(row, found.devices, gpus)
   if stranger then
