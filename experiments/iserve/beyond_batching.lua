@@ -90,10 +90,14 @@ local function by_vllm(models, parts, rate_per_s)
 end
 
 local function one_by_one(models, rate_per_s, strategy)
-  local classes = {}
-  for i, name in ipairs(serving.names(models)) do classes[i] = { share = 1 / #models, model = name } end
-  return serving.serve { set = models, traffic = traffic_of(rate_per_s, requests_of_model * #models, classes),
-    intent = { minimise = "latency" }, strategy = strategy, every_s = 0 }
+  local classes, list = {}, {}
+  for i, name in ipairs(serving.names(models)) do
+    classes[i] = { share = 1 / #models, model = name }
+    list[i] = { name = name, estimates = iserve.estimates(models[i]), num_layers = ts.model(models[i]).num_layers,
+      intent = { minimise = "latency" } }
+  end
+  return ts.serve(ts.deployment { cluster = iserve.cluster, engine = { max_num_seqs = 1 }, models = list,
+    strategy = strategy }, traffic_of(rate_per_s, requests_of_model * #models, classes))
 end
 
 return ts.experiment {

@@ -8,6 +8,7 @@ local iserve = require "lib.papers.iserve"
 local serving = require "lib.papers.iserve_serving"
 local ts = require "tessera"
 
+local every_s = 300 -- a model comes
 local clusters = {
   ["A6000"] = "(4xA6000)", ["V100"] = "(4xV100-32G)", ["both"] = "(4xA6000) + (4xV100-32G)",
 }
@@ -17,7 +18,7 @@ local function models_of(cluster)
   for i, name in ipairs(serving.names(serving.sets.ii)) do
     local kind = serving.sets.ii[i]
     models[i] = { name = name, estimates = iserve.estimates(kind, { cluster = cluster }),
-      num_layers = ts.model(kind).num_layers, intent = { minimise = "cost" }, at_s = (i - 1) * serving.every_s }
+      num_layers = ts.model(kind).num_layers, intent = { minimise = "cost" }, at_s = (i - 1) * every_s }
   end
   return models
 end
