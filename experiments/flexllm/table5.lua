@@ -35,10 +35,13 @@ return ts.experiment {
   paper = paper,
   grid = paper.points,
   quick = {},
-  columns = { "batch_size", "latency_s", "latency_printed_s", "tokens_per_usd", "usd_per_h" },
+  columns = { "batch_size", "latency_s", "latency_printed_s", "latency_profile_s", "fits", "tokens_per_usd",
+    "usd_per_h" },
   notes = {
     "latency_s and tokens_per_usd: by `simulated` (MP at the pace of its slower half, AO's projections on the second "
       .. "GPU); latency_printed_s: by (7)-(17) as printed; C_eff: the nearest of each strategy and model",
+    "latency_profile_s: by our prices (FP16, kernel set modern), micro-batches of least time; fits: in 8 GB by our "
+      .. "memory",
     "rows at 0.5 and 0.1 were never measured: print extrapolates the correction of two equal GPUs",
     "batch sizes are the table's; no memory model in print explains them",
     "contradictions in print: \"for a fixed batch size\" (IV-D) against unequal ones; DP \"in proportion by "
@@ -58,6 +61,11 @@ return ts.experiment {
       row[column], row.usd_per_h = found.latency_s, found.usd_per_h
       if formulas == "simulated" then row.tokens_per_usd = found.tokens_per_usd end
     end
+    local found, why = flexllm.by_profile { model = point.model, workload = given.workload,
+      strategies = { point.strategy }, batch_sizes = { [point.strategy] = row.batch_size },
+      devices = { { flexllm.device(1), flexllm.device(point.ratio) } } }
+    local own = (found or why.candidates)[1]
+    row.latency_profile_s, row.fits = own.latency_s, own.fits
     return row
   end,
 

@@ -29,6 +29,7 @@ function M.device(ratio)
   if not boards[ratio] then
     boards[ratio] = ts.device { name = ("RTX-2080-SUPER-x%g"):format(ratio), memory_bytes = 8e9,
       memory_bytes_per_s = ratio * board.memory_bytes_per_s, price_usd_per_h = 6 * ratio,
+      compute_capability = board.compute_capability, pcie_bytes_per_s = board.pcie_bytes_per_s,
       flop_per_s = { fp16 = ratio * board.flop_per_s.fp16 } }
   end
   return boards[ratio]
@@ -62,6 +63,19 @@ function M.row(strategy, ratio, given)
   local all = { devices = { { M.device(1), M.device(ratio) } } }
   for key, value in pairs(given) do all[key] = value end
   return M.candidates(strategy, all)[1]
+end
+
+--- The selector's own answer by our prices, whatever the SLO: strategies (default: all), model, workload, batch_sizes,
+--- devices, exact.
+function M.by_profile(given)
+  local prompt_tokens, output_tokens = unpack(M.workloads[given.workload])
+  local smallest = math.huge
+  for _, size in pairs(given.batch_sizes) do smallest = math.min(smallest, size) end
+  return ts.select_strategy {
+    model = given.model, devices = given.devices, strategies = given.strategies, formulas = "profile",
+    workload = { prompt_tokens = prompt_tokens, output_tokens = output_tokens, batch_size = smallest },
+    batch_sizes = given.batch_sizes, link_gbps = 16, batch_split = "even", exact = given.exact,
+  }
 end
 
 --- Rows as (4) chooses: the least price of those that meet the SLO, then the most tokens per dollar.
