@@ -159,6 +159,7 @@ local topics = {
   routers = { "Which engine of a deployment gets a request.", routers },
   strategies = { "Where models go on the GPUs that they share.", strategies },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
+  families = { "Families of models: the model_type of a config.json that is read.", names "families" },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
   clusters = { "Clusters that ship, or lie in TESSERA_PATH.", names "clusters" },
   workloads = { "Workloads that ship, or lie in TESSERA_PATH.", names "workloads" },
@@ -168,8 +169,8 @@ local topics = {
 core.document {
   name = "ts.help_topic", doc = "What `tessera help TOPIC` prints of the topics that Lua knows.",
   parameters = { { "topic", "string",
-    "presets, planners, heuristics, moves, schedulers, routers, strategies, models, devices, clusters, workloads, "
-      .. "kernel_sets, quality, omega or theta",
+    "presets, planners, heuristics, moves, schedulers, routers, strategies, models, families, devices, clusters, "
+      .. "workloads, kernel_sets, quality, omega or theta",
   } },
   returns = "string?",
 }

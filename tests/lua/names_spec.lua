@@ -378,7 +378,7 @@ describe("a model's name", function()
       ["Llama 4"] = "it may be llama%-4%-maverick or llama%-4%-scout; write which",
       ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] = "unknown model", ["microsoft/Phi-4-multimodal"] = "unknown model",
       ["meta-llama/Llama-3.1-8B-Instruct + EAGLE head"] = "name the model alone",
-      ["foo/Llama-3.1-8B-to-4B"] = "unknown model", ["MiniMaxAI/MiniMax-M2"] = "none of the %d+ that ship",
+      ["foo/Llama-3.1-8B-to-4B"] = "unknown model", ["xai-org/grok-2"] = "none of the %d+ that ship",
       ["Qwen/Qwen9-1B"] = "or give the path of its config.json",
       ["opt"] = "it may be opt%-1.3b or .* others; write which", ["qwen"] = "it may be qwen1.5%-0.5b or ",
       ["llama 70b"] = "it may be llama%-2%-70b or llama%-3%-70b or llama%-3.1%-70b or llama%-3.3%-70b; write which",

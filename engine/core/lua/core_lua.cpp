@@ -4,6 +4,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/model_shape.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
@@ -17,10 +18,12 @@ namespace {
 
 const char kEnvironmentKey = 0;
 
-/// names(kind): what can be asked for by name ("models", "devices", "clusters", "workloads",
-/// "kernel_sets").
+/// names(kind): what can be asked for by name ("models", "families", "devices", "clusters",
+/// "workloads", "kernel_sets").
 int names(lua_State* L) {
-  lua_kit::push_texts(L, environment(L).folders.list(lua_kit::check_text(L, 1, "kind")));
+  const std::string kind = lua_kit::check_text(L, 1, "kind");
+  lua_kit::push_texts(
+      L, kind == "families" ? known_model_families() : environment(L).folders.list(kind));
   return 1;
 }
 

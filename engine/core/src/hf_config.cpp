@@ -143,10 +143,12 @@ constexpr Refusal kRefusals[] = {
     {"whisper", "an encoder-decoder"},
 };
 
-std::string known_families_text() { return join(known_model_families(), ", "); }
-
 [[noreturn]] void refuse_family(const std::string& path, const std::string& problem) {
-  refuse(ErrorCode::unsupported, path, "{}; known families: {}", problem, known_families_text());
+  refuse(
+      ErrorCode::unsupported, path,
+      "{}; `tessera help families` lists the known families, {} of them. A model with the layers "
+      "of one can be said in its words: {{ \"name\": ..., \"config\": {{ \"model_type\": ... }} }}",
+      problem, std::size(kFamilies));
 }
 
 const Alias* find_alias(std::string_view model_type) {

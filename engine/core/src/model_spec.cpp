@@ -183,8 +183,9 @@ ModelShape model_from_spec(const ModelSpec& spec) {
                   ErrorCode::unsupported);
     }
     refuse_spec("family",
-                fmt::format("{} is not a known family; known families: {}", quote(spec.family),
-                            join(known, ", ")),
+                fmt::format("{} is not a known family{}; `tessera help families` lists the known "
+                            "families",
+                            quote(spec.family), did_you_mean(spec.family, known)),
                 ErrorCode::unsupported);
   }
   const Dialect& dialect = *found;
