@@ -77,10 +77,10 @@ describe("attention in another process", function()
     opt.link_latency_s = 0.002
     local run = ts.execute(plan, opt)
     is_same(plan, opt, run)
-    -- Twelve layers there and back, for every prefill and decode step of either micro-batch.
+    -- Twelve layers there and back, for every prefill and decode step of either micro-batch; no later either is what
+    -- a virtual clock shows (emulated_speed_test).
     local steps = math.ceil(4 / 2) * 6
     assert.is_true(run.total_s >= steps * 12 * 2 * 0.002, run.total_s)
-    assert.is_true(run.total_s < 3 * steps * 12 * 2 * 0.002, run.total_s)
   end)
 
   it_runs("takes speeds by process, and no others", function()

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local exists = require("tessera.files").exists
 local models = require "lib.runtime.models"
 local solver = require "tessera.solver"
+local steady = require "lib.runtime.steady"
 local ts = require "tessera"
 
 local M = {
@@ -135,7 +136,7 @@ local function speeds_of(plan, ratio, slow)
   return list
 end
 
---- Runs a plan: seconds of prefill (until every prompt has a token) and of a decode step, latency, and the tokens.
+--- Runs a plan: seconds of prefill (until every prompt has a token) and of a decode step, latency, tokens and stages.
 --- slow: name of its slow device.
 function M.run(plan, case, slow)
   local run = ts.execute(plan, { model = case.folder, device = "cpu", threads = 1, progress = false, temperature = 0,
@@ -144,19 +145,18 @@ function M.run(plan, case, slow)
     link_latency_s = case.link_latency_s })
   if run.state ~= "done" then core.raise("internal", run.why, "flexllm") end
   return { prefill_s = run.prefill_s, decode_s = (run.total_s - run.prefill_s) / (case.load[2] - 1),
-    latency_s = run.total_s, tokens = run.tokens }
+    latency_s = run.total_s, tokens = run.tokens, stages = run.stages }
 end
 
---- Means of the phases over some runs, after one that does not count.
+--- Each time in the middle of those of some runs, after one that does not count.
 function M.measure(plan, case, repeats, slow)
-  M.run(plan, case, slow)
-  local mean, last = { prefill_s = 0, decode_s = 0, latency_s = 0 }, nil
-  for _ = 1, repeats do
-    last = M.run(plan, case, slow)
-    for name, sum in pairs(mean) do mean[name] = sum + last[name] / repeats end
+  local found, lists = M.run(plan, case, slow), { prefill_s = {}, decode_s = {}, latency_s = {} }
+  for i = 1, repeats do
+    found = M.run(plan, case, slow)
+    for name, list in pairs(lists) do list[i] = found[name] end
   end
-  mean.tokens = last.tokens
-  return mean
+  for name, list in pairs(lists) do found[name] = steady.median(list) end
+  return found
 end
 
 local fits = {} -- by model
