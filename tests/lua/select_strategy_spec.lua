@@ -365,6 +365,8 @@ describe("tessera strategies", function()
     status, out = run("--model", "opt-1.3b", "--devices", "A10,T4-16G")
     assert.equal(0, status, out)
     assert.truthy(out:find("no price of A10", 1, true), out)
+    assert.is_nil(out:find("USD/h", 1, true), "nothing is paid")
+    assert.is_nil(out:find("inf", 1, true))
   end)
 
   it("ends with 3 where nothing meets the limit, and refuses three devices", function()

@@ -18,7 +18,7 @@ const OptionTable& strategies_options() {
                 "file"),
         {.name = "devices",
          .type = text_list,
-         .doc = "The faster first: A10,T4-16G, or one device; A10+T4-16G,A10: configurations to "
+         .doc = "The faster first: A10G,T4-16G, or one device; A10G+T4-16G,A10G: configurations to "
                 "choose from"},
         {.name = "slo_s_per_token",
          .type = number,

@@ -24,8 +24,8 @@ local columns = {
   { name = "prefill s", right = true, cell = function(row) return seconds(row.prefill_s) end },
   { name = "token s", right = true, cell = function(row) return seconds(row.decode_s) end },
   { name = "in all s", right = true, cell = function(row) return seconds(row.latency_s) end },
-  { name = "USD/h", right = true, cell = function(row) return ("%.3g"):format(row.usd_per_h) end },
-  { name = "tok/USD", right = true, cell = function(row) return thousands(row.tokens_per_usd) end },
+  { name = "USD/h", right = true, of_price = true, cell = function(row) return ("%.3g"):format(row.usd_per_h) end },
+  { name = "tok/USD", right = true, of_price = true, cell = function(row) return thousands(row.tokens_per_usd) end },
 }
 
 -- { [configuration, from 1] = "A10 + T4-16G" }
@@ -55,14 +55,17 @@ end
 local function exact_text(exact)
   local gain = exact.gain_ratio and (", %.3g times as fast as the choice (%.3g at 16 bits)"):format(exact.gain_ratio,
     exact.gain_16_bit_ratio) or ""
-  return ("the best of all plans, %s: %s, %s, %s tokens per USD%s"):format(exact.status,
-    exact.strategy:gsub("_", " "), core.format_seconds(exact.latency_s), thousands(exact.tokens_per_usd), gain)
+  local paid = exact.tokens_per_usd < math.huge and (", %s tokens per USD"):format(thousands(exact.tokens_per_usd)) or ""
+  return ("the best of all plans, %s: %s, %s%s%s"):format(exact.status, (exact.strategy:gsub("_", " ")),
+    core.format_seconds(exact.latency_s), paid, gain)
 end
 
 return function(found)
   local names, shown = configurations_of(found), {}
+  local is_paid = false
+  for _, row in ipairs(found) do is_paid = is_paid or row.usd_per_h > 0 end
   for _, column in ipairs(columns) do
-    if #names > 1 or not column.of_several then shown[#shown + 1] = column end
+    if (#names > 1 or not column.of_several) and (is_paid or not column.of_price) then shown[#shown + 1] = column end
   end
   local lines = table_lines(found, shown)
   if #names == 1 then
