@@ -5,9 +5,10 @@
 --
 -- As the paper does it: seconds by the equations of each phase, a line through what was measured at short prompts over
 -- batches of 2, 4, 8, ..., five runs after one that does not count, of which the time in the middle counts (the paper
--- takes means, on a machine of its own); then the line is judged at two longer lengths. Both workers have this machine's
--- speed, and the link 2 GB/s. Bounds were chosen before any run. Models: the project's own, and one of SmolLM2-135M's
--- shape, whose layers the printed equations do not describe: operations are counted by its matrices and heads.
+-- takes means, on a machine of its own); then the line is judged at two longer lengths. Both workers have this
+-- machine's speed, and the link 2 GB/s. Bounds were chosen before any run. Models: the project's own, and one of
+-- SmolLM2-135M's shape, whose layers the printed equations do not describe: operations are counted by its matrices and
+-- heads.
 local ts = require "tessera"
 local models = require "lib.runtime.models"
 local runs = require "lib.papers.flexllm_runs"

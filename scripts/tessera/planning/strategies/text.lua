@@ -55,7 +55,8 @@ end
 local function exact_text(exact)
   local gain = exact.gain_ratio and (", %.3g times as fast as the choice (%.3g at 16 bits)"):format(exact.gain_ratio,
     exact.gain_16_bit_ratio) or ""
-  local paid = exact.tokens_per_usd < math.huge and (", %s tokens per USD"):format(thousands(exact.tokens_per_usd)) or ""
+  local is_paid = exact.tokens_per_usd < math.huge
+  local paid = is_paid and (", %s tokens per USD"):format(thousands(exact.tokens_per_usd)) or ""
   return ("the best of all plans, %s: %s, %s%s%s"):format(exact.status, (exact.strategy:gsub("_", " ")),
     core.format_seconds(exact.latency_s), paid, gain)
 end
