@@ -164,7 +164,7 @@ local fits = {} -- by model
 --- The lines through what each strategy takes at short prompts on two equal workers, [strategy][phase], as the paper
 --- fits them: once for all points of an experiment.
 function M.corrections(name, case, context)
-  local path = ("%s/%s.fit.json"):format(context.output_dir, name:match "^[%w.-]+")
+  local path = ("%s/%s%s.fit.json"):format(context.output_dir, name:match "^[%w.-]+", context.quick and ".quick" or "")
   if not fits[name] and exists(path) then fits[name] = core.from_json(core.read_file(path)) end
   if fits[name] then return fits[name] end
   local found = {}
