@@ -212,6 +212,18 @@ function M.planned(case)
   return ts.plan(problem, { replicas = "all" }), slow.name
 end
 
+--- Whether a plan is that of data parallelism, by whatever names: the same requests on each worker, in one micro-batch.
+function M.is_data_parallel(plan, case, slow)
+  local replicas, first = plan.replicas or {}, first_share(case)
+  for _, replica in ipairs(replicas) do
+    local requests = replica:problem().workload.batch_size
+    local own = replica.stages[1].device == slow and case.batch_size - first or first
+    if #replica.stages > 1 or requests ~= own or replica.prefill_micro_batch_size ~= requests
+      or replica.decode_micro_batch_size ~= requests then return false end
+  end
+  return #replicas == 2
+end
+
 --- Whether two runs wrote the same.
 function M.is_same(a, b)
   for i, tokens in ipairs(a.tokens) do
