@@ -158,8 +158,7 @@ void write_window(const ModelSpec& spec, Json& config) {
       config["use_sliding_window"] = true;
       config["max_window_layers"] = 0;
     }
-  } else if (spec.family == "mistral" || spec.family == "mixtral" ||
-             hf::find_switches(spec.family) != nullptr) {
+  } else if (!spec.family.starts_with("gemma") && hf::find_switches(spec.family) != nullptr) {
     config["sliding_window"] = nullptr;
   }
 }

@@ -1,4 +1,4 @@
-// Llama 1 to 4 and the two families of Mistral AI that share its layer.
+// The sizes that descendants of Llama share, and Llama 4.
 #include "family.h"
 
 namespace tessera::hf {
@@ -44,15 +44,6 @@ LayerDesign llama_design(const ModelShape& model) {
   return design;
 }
 
-// LlamaConfig defaults: as many key-value heads as heads, 2048 positions, untied, no biases.
-void read_llama(Config& config, ModelShape& model) {
-  read_llama_sizes(config, {.max_context_tokens = 2048, .num_kv_heads = {}, .head_dim = {}}, model);
-  LayerDesign design = llama_design(model);
-  design.qkv_bias = design.output_bias = config.flag("attention_bias", false);
-  design.ffn_bias = config.flag("mlp_bias", false);
-  add_layers(model, make_layer(design));
-}
-
 // Llama4TextConfig defaults: 40 heads, 8 key-value heads of 128, 131072 positions, untied, no
 // biases, norms over heads without parameters. Every interleave_moe_layer_step-th layer has experts
 // and one that every token visits, the others a wider network; three layers of four see the 8192
@@ -81,27 +72,6 @@ void read_llama4(Config& config, ModelShape& model) {
     design.attention_window = (i + 1) % kFullPeriod == 0 ? std::nullopt : chunk;
     add_layer(model, make_layer(design));
   }
-}
-
-// MistralConfig defaults: 8 key-value heads, 131072 positions, untied, a window of 4096 tokens
-// unless the key says null.
-void read_mistral(Config& config, ModelShape& model) {
-  read_llama_sizes(config, {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = {}},
-                   model);
-  LayerDesign design = llama_design(model);
-  design.attention_window = config.optional_size({"sliding_window"}, kTokensRange);
-  if (!config.written("sliding_window")) design.attention_window = 4096;
-  add_layers(model, make_layer(design));
-}
-
-// MixtralConfig defaults: as Mistral's, without a window. intermediate_size is one expert's.
-void read_mixtral(Config& config, ModelShape& model) {
-  read_llama_sizes(config, {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = {}},
-                   model);
-  LayerDesign design = llama_design(model);
-  design.attention_window = config.optional_size({"sliding_window"}, kTokensRange);
-  read_experts(config, {"num_local_experts"}, design);
-  add_layers(model, make_layer(design));
 }
 
 }  // namespace tessera::hf

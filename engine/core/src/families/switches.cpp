@@ -64,6 +64,15 @@ void add_dense(Table& table) {
                               .tied_embeddings = true},
                     .qkv_bias = kAttentionBias,
                     .output_bias = kAttentionBias};
+  // Norms before and after attention, and the same for the feed-forward network.
+  table["gemma2"] = {.sizes = {.max_context_tokens = 8192,
+                               .num_kv_heads = 4,
+                               .head_dim = 256,
+                               .tied_embeddings = true},
+                     .norms = 4,
+                     .qkv_bias = kAttentionBias,
+                     .output_bias = kAttentionBias,
+                     .windows = {.key = "sliding_window", .tokens = 4096, .period = 2}};
   // Only queries, keys and values have biases.
   table["glm"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 2, .head_dim = 128},
                   .qkv_bias = {.on = true, .key = "attention_bias"}};
@@ -83,6 +92,13 @@ void add_dense(Table& table) {
   table["internlm2"] = {.sizes = {.max_context_tokens = 2048},
                         .qkv_bias = {.key = "bias"},
                         .output_bias = {.key = "bias"}};
+  table["llama"] = {.sizes = {.max_context_tokens = 2048},
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .ffn_bias = kMlpBias};
+  // A window unless the key says null.
+  table["mistral"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
+                      .windows = {.key = "sliding_window", .tokens = 4096}};
   table["ministral"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
                         .windows = {.key = "sliding_window", .tokens = 4096}};
   table["ministral3"] = {
@@ -193,6 +209,9 @@ void add_experts(Table& table) {
       .sizes = {.max_context_tokens = 196608, .num_kv_heads = 8, .head_dim = 128},
       .qk_norm = QkNorm::all_heads,
       .experts = {.total = "num_local_experts", .router_bias = true}};
+  table["mixtral"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
+                      .windows = kWindowWhereWritten,
+                      .experts = {.total = "num_local_experts"}};
   table["olmoe"] = {.sizes = {.max_context_tokens = 4096},
                     .qkv_bias = kAttentionBias,
                     .output_bias = kAttentionBias,
