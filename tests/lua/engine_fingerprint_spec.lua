@@ -44,7 +44,7 @@ describe("a fingerprint by the engine", function()
     for i, row in ipairs(rows) do
       assert.is_near(1, row.memory_bytes / of_whole[i].memory_bytes, 1e-9)
       assert.is_near(1, row.memory_bytes / of_every[i].memory_bytes, 1e-9)
-      assert.equal("measured", row.provenance)
+      assert.is_true(row.refused ~= nil or row.provenance == "measured")
     end
     assert.is_true(rows[1].memory_bytes > rows[3].memory_bytes and rows[5].memory_bytes > rows[9].memory_bytes)
     assert.is_true(rows[2].memory_bytes > rows[1].memory_bytes, "a second stage has its own buffers")
@@ -81,7 +81,7 @@ describe("a fingerprint by the engine", function()
     for _, row in ipairs(map:estimates { output_tokens = 16 }) do
       if row.tensor_parallel == 3 then
         assert.truthy(row.refused:find("cut groups of 128", 1, true), row.refused)
-      else
+      else -- one repeat beside other programs may find no slope over the answer's length: only its time is refused
         assert.is_true(row.memory_bytes > 49152 * 576 * 2)
       end
     end

@@ -75,7 +75,7 @@ core.document_object {
       .. "weight_bytes (W), activation_bytes (A), pipeline_bytes (A_p), gpu_s, cost_byte_s, usd, error, provenance, "
       .. "perplexity_increase; of batches batch_size and further_s (what every further request adds to a step); of "
       .. "GPUs of several types by_type: ttft_s, tpot_s, base_bytes and memory_bytes of the whole on each; or "
-      .. "refused" },
+      .. "refused, with memory_bytes where only the time is no estimate" },
   },
 }
 
@@ -291,8 +291,8 @@ local function why_refused(row)
   return nil
 end
 
-local function refused(c, why)
-  local row = { refused = why }
+local function refused(c, why, memory_bytes)
+  local row = { refused = why, memory_bytes = memory_bytes }
   for key, value in pairs(c) do row[key] = value end
   return row
 end
@@ -340,7 +340,7 @@ local function estimate(state, c, asked)
   local latency, latency_error = at(asked.output_tokens)
   row.tpot_s, row.ttft_s, row.latency_s, row.memory_bytes = tpot, intercept + tpot, latency, memory
   local why = why_refused(row)
-  if why then return refused(c, why) end
+  if why then return refused(c, why, memory > 0 and memory or nil) end
   row.further_s = extrapolate.further_of(state.measured, c, num_layers, state.opt)
   row.batch_size = row.further_s and state.opt.batch_size
   row.weight_bytes, row.activation_bytes, row.pipeline_bytes = mean "w", mean "a", mean "a_p"
