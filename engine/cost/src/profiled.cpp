@@ -25,6 +25,8 @@ namespace {
 constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
 constexpr double kExpertsFlopRatio = 0.42;
 
+double padded(double size, double multiple) { return std::ceil(size / multiple) * multiple; }
+
 // Where attention reads keys and values again is said of the prices that this model makes of it.
 KernelSet reading_once(KernelSet kernels) {
   kernels.kv_per_query_head.reset();
@@ -382,7 +384,7 @@ class Profiled final : public ProfiledModel {
     OpQuery gemm;
     gemm.dtype = dtype_of(bitwidth);
     const std::string of_expert = experts_dtype_of(bitwidth);
-    const bool experts_added = add_experts(shape, rows, of_expert, sum);
+    const bool experts_added = add_experts(shape, rows, bitwidth, sum);
     for (const LinearShape& linear : fused(shape)) {
       if (experts_added && is_expert(linear)) continue;
       const double touched = copies_touched(linear, rows);
@@ -428,11 +430,16 @@ class Profiled final : public ProfiledModel {
 
   /// Adds the experts where they were measured, which are their products and the activation
   /// between, and says whether it did.
-  bool add_experts(const LayerShape& shape, double rows, const std::string& dtype,
+  bool add_experts(const LayerShape& shape, double rows, std::int32_t bitwidth,
                    PredictionSum& sum) const {
     if (!has_experts(shape)) return false;
-    const auto query = experts_query(shape, rows, dtype);
+    auto query = experts_query(shape, rows, experts_dtype_of(bitwidth));
     if (!query || experts_part(*query) == nullptr) return false;
+    const KernelRule* rule = kernels_.find(profile_->device, bitwidth);
+    if (rule != nullptr && rule->experts_only) {
+      query->hidden_size = padded(query->hidden_size, rule->mxfp4_hidden_multiple);
+      query->inner_size = padded(query->inner_size, rule->mxfp4_inner_multiple);
+    }
     sum.add(op(*query));
     return true;
   }

@@ -22,6 +22,10 @@ std::shared_ptr<const Profile> profile_of(const PricingContext& context, const D
 
 namespace {
 
+KernelSet rules_of(const PricingContext& context) {
+  return has_mxfp4_experts(context.model) ? context.kernel_set.mxfp4_rules() : context.kernel_set;
+}
+
 class GroupPrice final : public StagePrice {
  public:
   GroupPrice(const PricingContext& context, const std::vector<std::size_t>& members,
@@ -29,12 +33,19 @@ class GroupPrice final : public StagePrice {
       : context_(context),
         model_(latency_model_of(context, members)),
         profile_(profile_of(context, context.device(members.front()))),
-        kv_bitwidth_(kv_bitwidth) {}
+        kv_bitwidth_(kv_bitwidth),
+        num_members_(members.size()) {
+    for (const std::size_t member : members) {
+      const Device& device = context.device(member);
+      if (device.sustained_flop_ratio < 1) slowed_.push_back(&device);
+    }
+    if (!slowed_.empty()) rules_ = rules_of(context);
+  }
 
   double layer_s(const LayerShape& layer, std::int32_t bitwidth,
                  const LayerWork& work) const override {
     const double seconds = model_->layer_s(layer, bitwidth, kv_bitwidth_, work);
-    return std::max(seconds, launches_s(layer, work));
+    return std::max(seconds + slowed_s(layer, bitwidth, work), launches_s(layer, work));
   }
   double attention_s(const LayerShape& layer, std::int32_t bitwidth,
                      const LayerWork& work) const override {
@@ -42,7 +53,9 @@ class GroupPrice final : public StagePrice {
   }
   double experts_s(const LayerShape& layer, std::int32_t bitwidth,
                    const LayerWork& work) const override {
-    return has_experts(layer) ? model_->experts_s(layer, bitwidth, work) : 0;
+    if (!has_experts(layer)) return 0;
+    return model_->experts_s(layer, bitwidth, work) +
+           slowed_s(experts_alone(layer), bitwidth, work);
   }
   double embedding_s(double rows) const override {
     return model_->embedding_s(context_.model, rows);
@@ -61,6 +74,27 @@ class GroupPrice final : public StagePrice {
   bool is_monotone() const override { return model_->is_monotone(); }
 
  private:
+  /// What the products' arithmetic takes longer than in short bursts, once clocks have settled.
+  double slowed_s(const LayerShape& layer, std::int32_t bitwidth, const LayerWork& work) const {
+    double seconds = 0;
+    for (const Device* device : slowed_) {
+      const KernelRule* rule = rules_.find(*device, bitwidth);
+      if (rule == nullptr) continue;
+      const KernelRule* dense = rule->experts_only ? rules_.find(*device, 16) : rule;
+      double flop_s = 0;
+      for (const LinearShape& linear : layer.linears) {
+        const KernelRule* own = is_expert(linear) ? rule : dense;
+        if (own == nullptr) continue;
+        flop_s += 2 * count(linear.in_features) * count(linear.out_features) *
+                  linear.mean_active() /
+                  (device->flop_per_s.at(own->compute_dtype) * own->flop_ratio);
+      }
+      seconds = std::max(
+          seconds, work.batch_size * work.tokens * flop_s * (1 / device->sustained_flop_ratio - 1));
+    }
+    return seconds / static_cast<double>(num_members_);
+  }
+
   /// Of the host, for a layer of a prompt that is in no CUDA graph.
   double launches_s(const LayerShape& layer, const LayerWork& work) const {
     const KernelSet& kernels = context_.kernel_set;
@@ -75,6 +109,9 @@ class GroupPrice final : public StagePrice {
   std::unique_ptr<LatencyModel> model_;
   std::shared_ptr<const Profile> profile_;
   std::int32_t kv_bitwidth_;
+  std::size_t num_members_;
+  std::vector<const Device*> slowed_;
+  KernelSet rules_;  ///< where any is
 };
 
 /// Devices of several types with equal shards: what follows waits for the slowest.
@@ -122,8 +159,7 @@ class Slowest final : public LatencyModel {
 };
 
 std::unique_ptr<LatencyModel> device_model(const PricingContext& context, const Device& device) {
-  const KernelSet kernels =
-      has_mxfp4_experts(context.model) ? context.kernel_set.mxfp4_rules() : context.kernel_set;
+  const KernelSet kernels = rules_of(context);
   if (auto profile = profile_of(context, device)) {
     return make_profiled(std::move(profile), kernels);
   }

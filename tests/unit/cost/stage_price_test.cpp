@@ -116,6 +116,24 @@ TEST(StagePrice, LayersOfPromptsTakeTheirLaunchesAtLeast) {
   EXPECT_DOUBLE_EQ(seconds(dense, kChunk), 5000);
 }
 
+// Products of a row: 4 matrices of 16 and 2 of 32 weights, 256 operations; experts 2 of 4, twice as
+// many of the last two.
+TEST(StagePrice, ArithmeticSlowsDownOnceClocksHaveSettled) {
+  PricingContext of = context();
+  for (auto& device : of.cluster.devices) {
+    device.device.flop_per_s["fp16"] = 32;
+    device.device.memory_bytes_per_s = 1e12;
+  }
+  const auto seconds = [&](double ratio, const std::vector<std::size_t>& members,
+                           std::size_t kind) {
+    for (auto& device : of.cluster.devices) device.device.sustained_flop_ratio = ratio;
+    return make_stage_price(of, members, 16)->layer_s(of.model.layer_classes[kind], 16, kChunk);
+  };
+  EXPECT_NEAR(seconds(0.8, {0}, 0) - seconds(1, {0}, 0), 6 * 256.0 / 32 * 0.25, 1e-9);
+  EXPECT_NEAR(seconds(0.8, {0, 1}, 0) - seconds(1, {0, 1}, 0), 3 * 256.0 / 32 * 0.25, 1e-9);
+  EXPECT_NEAR(seconds(0.8, {0}, 1) - seconds(1, {0}, 1), 6 * 384.0 / 32 * 0.25, 1e-9);
+}
+
 TEST(StagePrice, AGroupHoldsHalfAndSumsTwice) {
   const PricingContext of = context();
   const LayerShape& layer = of.model.layer_classes[0];

@@ -57,6 +57,12 @@ end
 
 local function is_fitted_load(case, at_once) return at_once <= 8 or case.api_s ~= nil and at_once == 32 end
 
+-- By launches of prompts' layers under TensorRT-LLM; by the clocks that B200 settles at.
+local function is_fitted(case, vllm, isl, tp, at_once)
+  if vllm then return case.name == "B200, vLLM, FP8" and tp == 1 end
+  return isl == 1024 and tp >= 4 and is_fitted_load(case, at_once)
+end
+
 local function row_of(r, case)
   local tp, spread, parts = inferencex.split(r)
   local at_once, vllm, by_inferencex = tonumber(r.concurrency), r.backend == "vllm", r.harness == "inferencex"
@@ -67,7 +73,7 @@ local function row_of(r, case)
     run = ("%s, TP %d%s, %d to %d tokens, %d at once"):format(case.name, tp, split_words(spread, parts), isl, osl,
       at_once),
     case = case.name,
-    below_knee = ttft < 2, fitted = not vllm and isl == 1024 and tp >= 4 and is_fitted_load(case, at_once),
+    below_knee = ttft < 2, fitted = is_fitted(case, vllm, isl, tp, at_once),
     deployment = {
       api_s = case.api_s,
       model = models[r.model] or r.model, bitwidths = { case.bits }, kv_bitwidth = case.kv,

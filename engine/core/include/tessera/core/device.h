@@ -33,6 +33,9 @@ struct Device {
   double memory_bytes_per_s = 0;  ///< peak
   std::map<std::string, double>
       flop_per_s;  ///< dense peak by dtype: fp16 (required), fp32, bf16, int8, fp8, int4, fp4
+  /// What is left of the rates of short bursts, which tables of operators are made of, once power
+  /// and clocks have settled under a server.
+  double sustained_flop_ratio = 1;
   double compute_capability = kDefaultComputeCapability;  ///< 7.5
   /// Streaming multiprocessors (compute units of AMD's); absent: see multiprocessors_of.
   std::optional<double> num_multiprocessors;
@@ -81,6 +84,13 @@ struct Fields<Device> {
            .min = 1e6,
            .max = 1e18,
            .option_type = "table<string, number>"}),
+      field<&Device::sustained_flop_ratio>(
+          {.name = "sustained_flop_ratio",
+           .doc = "Share of the measured rates of short bursts that a server keeps, once clocks "
+                  "have settled",
+           .min = 0.1,
+           .max = 1,
+           .in_file = InFile::when_set}),
       field<&Device::compute_capability>(
           {.name = "compute_capability",
            .doc = "CUDA compute capability, such as 7.5; left out: runs no CUDA",

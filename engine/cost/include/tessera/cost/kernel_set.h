@@ -32,6 +32,8 @@ struct KernelRule {
   /// Experts of a profile that price a checkpoint whose experts alone have this bitwidth, as MXFP4
   /// (has_mxfp4_experts); empty: as dtype.
   std::string mxfp4_dtype;
+  /// To what such experts are padded: multiples of hidden features, and of features within.
+  double mxfp4_hidden_multiple = 1, mxfp4_inner_multiple = 1;
   bool experts_only = false;  ///< of such a checkpoint, see mxfp4_rules; all else has 16 bits
   double flop_ratio = 0.6;    ///< reached share of peak FLOP/s, (0, 1]
   double memory_ratio = 0.8;  ///< reached share of peak bandwidth, (0, 1]
@@ -185,6 +187,18 @@ struct Fields<cost::KernelRule> {
           {.name = "mxfp4_dtype",
            .doc = "Experts of a profile that price checkpoints of which they alone are in 4 bits, "
                   "as gpt-oss; left out: as dtype",
+           .in_file = InFile::when_set}),
+      field<&Rule::mxfp4_hidden_multiple>(
+          {.name = "mxfp4_hidden_multiple",
+           .doc = "Hidden features to a multiple of which such a checkpoint's experts are padded",
+           .min = 1,
+           .max = 4096,
+           .in_file = InFile::when_set}),
+      field<&Rule::mxfp4_inner_multiple>(
+          {.name = "mxfp4_inner_multiple",
+           .doc = "The same of the features within an expert, of a device's share of them",
+           .min = 1,
+           .max = 4096,
            .in_file = InFile::when_set}),
       field<&Rule::flop_ratio>({.name = "flop_ratio",
                                 .doc = "Reached share of the peak rate",
