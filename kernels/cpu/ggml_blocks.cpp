@@ -1,6 +1,8 @@
 #include "ggml_blocks.h"
 
+#include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "versions.h"
 
@@ -140,6 +142,101 @@ void q6_k(const std::uint8_t* in, GgmlBlock* out) {
   add_pairs(in + 128, 4, out->codes);
 }
 
+// Source: kvalues_iq4nl in ggml-common.h.
+constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+
+/// Low nibbles of bytes, then high ones, each the place of a value that is kept with a zero.
+void chosen_values(const std::uint8_t* bytes, int count, const std::int8_t* values, int zero,
+                   std::uint8_t* codes) {
+  nibbles(bytes, count, codes);
+  for (int i = 0; i < 2 * count; ++i) codes[i] = static_cast<std::uint8_t>(values[codes[i]] + zero);
+}
+
+// { f16 d; u8 codes[16] }
+void iq4_nl(const std::uint8_t* in, GgmlBlock* out) {
+  out->scale[0] = half_at(in);
+  chosen_values(in + 2, 16, kIq4Values, kZeroOf8Bits, out->codes);
+}
+
+// { f16 d; u16 high; u8 low[4]; u8 codes[128] }: eight 6-bit scales.
+void iq4_xs(const std::uint8_t* in, GgmlBlock* out) {
+  const float d = half_at(in);
+  const int high = in[2] | in[3] << 8;
+  for (int group = 0; group < 8; ++group) {
+    const int scale = (in[4 + group / 2] >> (group % 2 * 4) & 0xf) | (high >> (2 * group) & 3) << 4;
+    out->scale[group] = d * static_cast<float>(scale - 32);
+    chosen_values(in + 8 + group * 16, 16, kIq4Values, kZeroOf8Bits, out->codes + group * 32);
+  }
+}
+
+// Twice the values of E2M1, of which scales are half: both are whole numbers in eight bits.
+constexpr std::int8_t kTwiceE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// { e8m0 d; u8 codes[16] }
+void mxfp4(const std::uint8_t* in, GgmlBlock* out) {
+  out->scale[0] = std::ldexp(1.0f, in[0] - 128);
+  chosen_values(in + 1, 16, kTwiceE2m1, kZeroBelow16, out->codes);
+}
+
+// { ue4m3 d[4]; u8 codes[32] }: four groups of 16; 0x7f, which would be no number, is zero.
+void nvfp4(const std::uint8_t* in, GgmlBlock* out) {
+  for (int group = 0; group < 4; ++group) {
+    const int exponent = in[group] >> 3 & 0xf, mantissa = in[group] & 7;
+    const float scale = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                      : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    out->scale[group] = in[group] == 0x7f ? 0.0f : scale / 2;
+    chosen_values(in + 4 + group * 8, 8, kTwiceE2m1, kZeroBelow16, out->codes + group * 16);
+  }
+}
+
+void same_scale(float scale, int groups, GgmlBlock* out) {
+  for (int group = 0; group < groups; ++group) out->scale[group] = scale;
+}
+
+// { f16 d; u8 signs[16] }: -d or d.
+void q1_0(const std::uint8_t* in, GgmlBlock* out) {
+  same_scale(half_at(in), 4, out);
+  for (int i = 0; i < 128; ++i)
+    out->codes[i] = static_cast<std::uint8_t>((in[2 + i / 8] >> (i % 8) & 1) * 2);
+}
+
+// { f16 d; u8 codes[16] }: four neighbours in a byte.
+void q2_0(const std::uint8_t* in, GgmlBlock* out) {
+  same_scale(half_at(in), 2, out);
+  for (int i = 0; i < 64; ++i)
+    out->codes[i] = static_cast<std::uint8_t>(in[2 + i / 4] >> (i % 4 * 2) & 3);
+}
+
+// { u8 fives[48]; u8 fours[4]; f16 d }: five digits to the base of 3 in a byte, as a fraction of
+// 256; the first 32 bytes have 160 columns, digit by digit, the next 16 have 80 and the last four,
+// with four digits each, 16.
+void tq1_0(const std::uint8_t* in, GgmlBlock* out) {
+  constexpr struct { int first, bytes, digits; } kParts[] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};
+  same_scale(half_at(in + 52), 8, out);
+  std::uint8_t* codes = out->codes;
+  for (const auto& part : kParts) {
+    int power = 1;
+    for (int digit = 0; digit < part.digits; ++digit, power *= 3) {
+      for (int i = 0; i < part.bytes; ++i)
+        *codes++ = static_cast<std::uint8_t>((in[part.first + i] * power & 0xff) * 3 >> 8);
+    }
+  }
+}
+
+// { u8 codes[64]; f16 d }
+void tq2_0(const std::uint8_t* in, GgmlBlock* out) {
+  same_scale(half_at(in + 64), 8, out);
+  std::memset(out->codes, 0, kGgmlColumns);
+  add_pairs(in, 0, out->codes);
+}
+
+// { f32 d; i8 codes[256]; i16 sums[16] }
+void q8_k(const std::uint8_t* in, GgmlBlock* out) {
+  same_scale(load(in, Real::f32, 0), 8, out);
+  for (int i = 0; i < kGgmlColumns; ++i) out->codes[i] = in[4 + i] ^ 0x80;
+}
+
 constexpr CodeFormat with_zero(int bitwidth, int group_size, Real scales, int zero) {
   return {bitwidth, group_size, scales, Offset::zero, zero};
 }
@@ -150,39 +247,42 @@ constexpr CodeFormat with_minima(int bitwidth, int group_size, Real scales) {
 }  // namespace
 
 const GgmlFormat* ggml_format(GgmlType type) {
-  static constexpr GgmlFormat kQ4_0{18, 32, with_zero(4, 32, Real::f16, 8), q4_0},
-      kQ4_1{20, 32, with_minima(4, 32, Real::f16), q4_1},
-      kQ5_0{22, 32, with_zero(8, 32, Real::f16, 16), q5_0},
-      kQ5_1{24, 32, with_minima(8, 32, Real::f16), q5_1},
-      kQ8_0{34, 32, with_zero(8, 32, Real::f16, 128), q8_0},
-      kQ2_k{84, 256, with_minima(4, 16, Real::f32), q2_k},
-      kQ3_k{110, 256, with_zero(4, 16, Real::f32, 4), q3_k},
-      kQ4_k{144, 256, with_minima(4, 32, Real::f32), q4_k},
-      kQ5_k{176, 256, with_minima(8, 32, Real::f32), q5_k},
-      kQ6_k{210, 256, with_zero(8, 16, Real::f32, 32), q6_k};
-  switch (type) {
-    case GgmlType::q4_0:
-      return &kQ4_0;
-    case GgmlType::q4_1:
-      return &kQ4_1;
-    case GgmlType::q5_0:
-      return &kQ5_0;
-    case GgmlType::q5_1:
-      return &kQ5_1;
-    case GgmlType::q8_0:
-      return &kQ8_0;
-    case GgmlType::q2_k:
-      return &kQ2_k;
-    case GgmlType::q3_k:
-      return &kQ3_k;
-    case GgmlType::q4_k:
-      return &kQ4_k;
-    case GgmlType::q5_k:
-      return &kQ5_k;
-    case GgmlType::q6_k:
-      return &kQ6_k;
-  }
-  return nullptr;
+  constexpr CodeFormat kBits8 = with_zero(8, 32, Real::f32, kZeroOf8Bits),
+                       kBelow16 = with_zero(8, 32, Real::f32, kZeroBelow16),
+                       kBelow16By16 = with_zero(8, 16, Real::f32, kZeroBelow16),
+                       kBelow64 = with_zero(8, 32, Real::f32, kZeroBelow64),
+                       kBelow64By16 = with_zero(8, 16, Real::f32, kZeroBelow64),
+                       kTernary = with_zero(4, 32, Real::f16, 1);
+  static constexpr GgmlFormat kFormats[] = {
+      {18, 32, with_zero(4, 32, Real::f16, 8), q4_0},
+      {20, 32, with_minima(4, 32, Real::f16), q4_1},
+      {22, 32, with_zero(8, 32, Real::f16, 16), q5_0},
+      {24, 32, with_minima(8, 32, Real::f16), q5_1},
+      {34, 32, with_zero(8, 32, Real::f16, kZeroOf8Bits), q8_0},
+      {84, 256, with_minima(4, 16, Real::f32), q2_k},
+      {110, 256, with_zero(4, 16, Real::f32, 4), q3_k},
+      {144, 256, with_minima(4, 32, Real::f32), q4_k},
+      {176, 256, with_minima(8, 32, Real::f32), q5_k},
+      {210, 256, with_zero(8, 16, Real::f32, 32), q6_k},
+      {292, 256, kBits8, q8_k},
+      {50, 256, kBelow16, iq1_s},
+      {56, 256, kBelow16By16, iq1_m},
+      {66, 256, kBelow64, iq2_xxs},
+      {74, 256, kBelow64By16, iq2_xs},
+      {82, 256, kBelow64By16, iq2_s},
+      {98, 256, kBelow64, iq3_xxs},
+      {110, 256, kBelow16, iq3_s},
+      {18, 32, with_zero(8, 32, Real::f16, kZeroOf8Bits), iq4_nl},
+      {136, 256, kBits8, iq4_xs},
+      {54, 256, kTernary, tq1_0},
+      {66, 256, kTernary, tq2_0},
+      {17, 32, kBelow16, mxfp4},
+      {36, 64, kBelow16By16, nvfp4},
+      {18, 128, kTernary, q1_0},
+      {18, 64, kTernary, q2_0}};
+  static_assert(std::size(kFormats) == kNumGgmlTypes, "in the order of GgmlType");
+  const auto index = static_cast<std::size_t>(type);
+  return index < std::size(kFormats) ? &kFormats[index] : nullptr;
 }
 
 }  // namespace tessera::kernels::cpu

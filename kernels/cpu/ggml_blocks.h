@@ -22,6 +22,19 @@ struct GgmlFormat {
   void (*decode)(const std::uint8_t* block, GgmlBlock* out);
 };
 
+/// Zeros of codes that are signed numbers: of eight bits, below 64 and below 16. The nearer to what
+/// is kept, the less a product loses where the zero is taken off sums.
+inline constexpr int kZeroOf8Bits = 128, kZeroBelow64 = 64, kZeroBelow16 = 16;
+
+// Types whose codes are places in a grid (ggml_grids.h).
+void iq1_s(const std::uint8_t* block, GgmlBlock* out);
+void iq1_m(const std::uint8_t* block, GgmlBlock* out);
+void iq2_xxs(const std::uint8_t* block, GgmlBlock* out);
+void iq2_xs(const std::uint8_t* block, GgmlBlock* out);
+void iq2_s(const std::uint8_t* block, GgmlBlock* out);
+void iq3_xxs(const std::uint8_t* block, GgmlBlock* out);
+void iq3_s(const std::uint8_t* block, GgmlBlock* out);
+
 /// Null for what is no type.
 const GgmlFormat* ggml_format(GgmlType type);
 

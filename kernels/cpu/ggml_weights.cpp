@@ -48,6 +48,42 @@ std::int64_t ggml_block_bytes(GgmlType type) {
   return format == nullptr ? 0 : format->block_bytes;
 }
 
+std::int64_t ggml_group_columns(GgmlType type) {
+  const cpu::GgmlFormat* format = cpu::ggml_format(type);
+  return format == nullptr ? 0 : format->codes.group_size;
+}
+
+bool ggml_has_minima(GgmlType type) {
+  const cpu::GgmlFormat* format = cpu::ggml_format(type);
+  return format != nullptr && format->codes.offset == cpu::Offset::minima;
+}
+
+Status decode_ggml_blocks(GgmlType type, const void* blocks, std::int64_t num_blocks,
+                          std::int8_t* codes, float* scale, float* minimum) {
+  const cpu::GgmlFormat* format = cpu::ggml_format(type);
+  if (format == nullptr || blocks == nullptr || num_blocks < 0 || codes == nullptr ||
+      scale == nullptr || minimum == nullptr) {
+    return Status::invalid_argument;
+  }
+  const int columns = format->block_columns;
+  const auto groups = static_cast<int>(columns / format->codes.group_size);
+  const bool has_minima = format->codes.offset == cpu::Offset::minima;
+  const int zero = has_minima ? 0 : format->codes.zero;
+  const auto* in = static_cast<const std::uint8_t*>(blocks);
+  cpu::GgmlBlock block;
+  for (std::int64_t b = 0; b < num_blocks; ++b, in += format->block_bytes) {
+    format->decode(in, &block);
+    for (int i = 0; i < columns; ++i) codes[i] = static_cast<std::int8_t>(block.codes[i] - zero);
+    for (int g = 0; g < groups; ++g) scale[g] = block.scale[g];
+    if (has_minima)
+      for (int g = 0; g < groups; ++g) minimum[g] = block.minimum[g];
+    codes += columns;
+    scale += groups;
+    minimum += groups;
+  }
+  return Status::ok;
+}
+
 std::int64_t ggml_weights_bytes(std::int64_t rows, std::int64_t columns, GgmlType type) {
   const cpu::GgmlFormat* format = format_of(rows, columns, type);
   return format == nullptr ? 0 : cpu::layout_of(rows, columns, format->codes).bytes();

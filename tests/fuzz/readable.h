@@ -11,16 +11,19 @@
 
 namespace tessera::fuzz {
 
-/// What holds for weights that were accepted: every tensor lies in its file, they share no byte,
-/// each has the size of its shape, and what is readable can be read.
-inline void require_readable(const weights::Weights& weights) {
+enum class Bytes { own, shared };
+
+/// What holds for weights that were accepted: every tensor lies in its file, they share no byte
+/// where each has its own, each has the size of its shape, and what is readable can be read.
+inline void require_readable(const weights::Weights& weights, Bytes bytes = Bytes::own) {
   std::string file;
   std::uint64_t reached = 0;
   for (const weights::TensorInfo& tensor : weights.tensors()) {
     const std::uint64_t end = tensor.offset_bytes + tensor.size_bytes;
     if (tensor.file != file) reached = 0;
     file = tensor.file;
-    require(tensor.offset_bytes >= reached && end >= tensor.offset_bytes, "tensors overlap");
+    const bool apart = bytes == Bytes::shared || tensor.offset_bytes >= reached;
+    require(apart && end >= tensor.offset_bytes, "tensors overlap");
     require(end <= std::filesystem::file_size(tensor.file), "a tensor beyond the file");
     require(size_bytes(tensor.dtype, tensor.shape) == tensor.size_bytes, "a size of its own");
     require(weights.find(tensor.name) == &tensor, "a name that is not found");

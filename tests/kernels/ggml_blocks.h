@@ -8,9 +8,11 @@
 // blocks.
 namespace tessera::kernels::test {
 
-inline constexpr GgmlType kGgmlTypes[] = {
-    GgmlType::q4_0, GgmlType::q4_1, GgmlType::q5_0, GgmlType::q5_1, GgmlType::q8_0,
-    GgmlType::q2_k, GgmlType::q3_k, GgmlType::q4_k, GgmlType::q5_k, GgmlType::q6_k};
+inline std::vector<GgmlType> ggml_types() {
+  std::vector<GgmlType> types;
+  for (int type = 0; type < kNumGgmlTypes; ++type) types.push_back(static_cast<GgmlType>(type));
+  return types;
+}
 
 /// Where a block has its f16 numbers; -1: no second one.
 inline std::pair<int, int> halves_of(GgmlType type) {
@@ -26,6 +28,15 @@ inline std::pair<int, int> halves_of(GgmlType type) {
       return {108, -1};
     case GgmlType::q6_k:
       return {208, -1};
+    case GgmlType::tq1_0:
+      return {52, -1};
+    case GgmlType::tq2_0:
+      return {64, -1};
+    case GgmlType::q8_k:
+    case GgmlType::iq1_m:
+    case GgmlType::mxfp4:
+    case GgmlType::nvfp4:
+      return {-1, -1};
     default:
       return {0, -1};
   }
@@ -35,6 +46,16 @@ inline std::pair<int, int> halves_of(GgmlType type) {
 struct GgmlElement {
   double product, added, largest_term;
 };
+
+/// Of types whose decoding is held against the `gguf` package's (tests/reference/gguf_blocks.py):
+/// as the kernels decode it, so that the product alone is judged.
+inline GgmlElement decoded_element(GgmlType type, const std::uint8_t* block, int i) {
+  std::int8_t codes[256];
+  float scale[16], minimum[16];
+  EXPECT_EQ(decode_ggml_blocks(type, block, 1, codes, scale, minimum), Status::ok);
+  const double step = scale[i / ggml_group_columns(type)];
+  return {step * codes[i], 0, std::fabs(step) * 128};
+}
 
 inline GgmlElement ggml_element(GgmlType type, const std::uint8_t* b, int i) {
   const auto half = [&](int at) {
@@ -98,8 +119,13 @@ inline GgmlElement ggml_element(GgmlType type, const std::uint8_t* b, int i) {
       const int two = b[128 + half128 * 32 + byte] >> (2 * part) & 3;
       return with_zero(half(208) * static_cast<std::int8_t>(b[192 + i / 16]), low + two * 16, 32);
     }
+    case GgmlType::q1_0:
+      return with_zero(half(0), (b[2 + i / 8] >> (i % 8)) % 2 * 2, 1);
+    case GgmlType::q2_0:
+      return with_zero(half(0), b[2 + i / 4] >> (i % 4 * 2) & 3, 1);
+    default:
+      return decoded_element(type, b, i);
   }
-  return {};
 }
 
 /// Rows of random blocks, packed in two slices.
@@ -121,6 +147,15 @@ struct RandomGgmlWeights {
         const float value = 0.001f * static_cast<float>(static_cast<int>(random() % 200) - 100);
         const std::uint16_t bits = f32_to_f16(value);
         std::memcpy(blocks.data() + at + half, &bits, 2);
+      }
+      std::uint8_t* block = blocks.data() + at;
+      const float d = 0.001f * static_cast<float>(static_cast<int>(random() % 200) - 100);
+      const std::uint16_t bits = f32_to_f16(d);
+      if (type == GgmlType::q8_k) std::memcpy(block, &d, sizeof d);
+      if (type == GgmlType::mxfp4) block[0] = static_cast<std::uint8_t>(110 + random() % 20);
+      for (int i = 0; type == GgmlType::iq1_m && i < 4; ++i) {  // in the highest bits of words
+        block[49 + 2 * i] =
+            static_cast<std::uint8_t>((block[49 + 2 * i] & 15) | (bits >> (4 * i) & 15) << 4);
       }
     }
     std::vector<const void*> row_data;

@@ -14,10 +14,7 @@ using Weights = test::RandomGgmlWeights;
 constexpr Status kBad = Status::invalid_argument;
 
 /// Columns that share a scale when ggml_gemm_a8() rounds the activations.
-std::int64_t rounded_columns(GgmlType type) {
-  const bool sixteen = type == GgmlType::q2_k || type == GgmlType::q3_k || type == GgmlType::q6_k;
-  return sixteen ? 16 : 32;
-}
+std::int64_t rounded_columns(GgmlType type) { return ggml_group_columns(type); }
 
 /// A token as the header says that it is rounded.
 std::vector<double> rounded(const std::vector<float>& x, std::int64_t block) {
@@ -95,7 +92,7 @@ void check_product(Weights& w, Real type, std::int64_t tokens, std::int64_t gap)
 
 TEST(GgmlGemm, MatchesDoubleForEveryType) {
   test::for_each_isa([](const std::string&) {
-    for (const GgmlType ggml : test::kGgmlTypes) {
+    for (const GgmlType ggml : test::ggml_types()) {
       Weights w(48, 512, ggml, 1);
       for (const Real type : {Real::f32, Real::f16, Real::bf16}) check_product(w, type, 3, 0);
       for (const std::int64_t tokens : {1, 9, 64}) check_product(w, Real::f32, tokens, 0);
@@ -106,7 +103,7 @@ TEST(GgmlGemm, MatchesDoubleForEveryType) {
 
 TEST(GgmlGemm, MatchesDoubleAtOddSizes) {
   test::for_each_isa([](const std::string&) {
-    for (const GgmlType ggml : test::kGgmlTypes) {
+    for (const GgmlType ggml : test::ggml_types()) {
       for (const std::int64_t rows : {1, 15, 17, 70}) {
         for (const std::int64_t blocks : {1, 3}) {
           Weights w(rows, blocks * ggml_block_columns(ggml), ggml, 2);
@@ -137,7 +134,7 @@ TEST(GgmlGemm, MatchesDoubleAtLargeSizes) {
 
 TEST(GgmlGemm, PropagatesWhatIsNotFinite) {
   test::for_each_isa([](const std::string&) {
-    for (const GgmlType ggml : test::kGgmlTypes) {
+    for (const GgmlType ggml : test::ggml_types()) {
       Weights w(17, 512, ggml, 6);
       for (const std::int64_t tokens : {3, 40}) {
         std::vector<float> x = test::normal_values(tokens * 512, 7);
@@ -208,7 +205,8 @@ TEST(GgmlWeights, RefuseWhatIsWrong) {
     EXPECT_TRUE(refuses(m, {32, 256, w.type, nullptr}, all, out.data(), 32));
     EXPECT_TRUE(refuses(m, {32, 256, w.type, data + 4}, all, out.data(), 32));
     EXPECT_TRUE(refuses(m, {-32, 256, w.type, data}, all, out.data(), 32));
-    EXPECT_TRUE(refuses(m, {32, 256, static_cast<GgmlType>(10), data}, all, out.data(), 32));
+    EXPECT_TRUE(
+        refuses(m, {32, 256, static_cast<GgmlType>(kNumGgmlTypes), data}, all, out.data(), 32));
     EXPECT_TRUE(refuses(m, w.packed(), {0, 33}, out.data(), 32));
     EXPECT_TRUE(refuses(m, w.packed(), {8, 32}, out.data(), 32));
     EXPECT_TRUE(refuses(m, w.packed(), {16, 16}, out.data(), 32));

@@ -63,7 +63,7 @@ TEST(SameBits, InPackedWeights) {
 
 TEST(SameBits, InGgmlWeights) {
   test::for_each_isa([](const std::string&) {
-    for (const GgmlType type : test::kGgmlTypes) {
+    for (const GgmlType type : test::ggml_types()) {
       test::RandomGgmlWeights w(kRows, 768, type, 2);
       const auto with = [&](auto gemm) {
         return [&w, gemm](Matrix x, Rows rows, float* out) {

@@ -19,24 +19,12 @@ namespace {
 using kernels::GgmlType;
 using weights::DType;
 
-std::optional<GgmlType> ggml_type_of(DType dtype) {
-  constexpr std::pair<DType, GgmlType> kTypes[] = {
-      {DType::q4_0, GgmlType::q4_0}, {DType::q4_1, GgmlType::q4_1}, {DType::q5_0, GgmlType::q5_0},
-      {DType::q5_1, GgmlType::q5_1}, {DType::q8_0, GgmlType::q8_0}, {DType::q2_k, GgmlType::q2_k},
-      {DType::q3_k, GgmlType::q3_k}, {DType::q4_k, GgmlType::q4_k}, {DType::q5_k, GgmlType::q5_k},
-      {DType::q6_k, GgmlType::q6_k}};
-  for (const auto& [here, there] : kTypes) {
-    if (here == dtype) return there;
-  }
-  return std::nullopt;
-}
-
 class BlocksLinear final : public Linear {
  public:
   BlocksLinear(const Stack& stack, bool round_activations, int num_threads)
       : Linear(stack.rows(), stack.columns()),
         dtype_(stack.parts().front().tensor->dtype),
-        type_(*ggml_type_of(dtype_)),
+        type_(*weights::ggml_type_of(dtype_)),
         round_activations_(round_activations),
         data_(kernels::ggml_weights_bytes(stack.rows(), stack.columns(), type_)) {
     const std::vector<const void*> rows = rows_of(stack);
@@ -139,7 +127,7 @@ class BlocksLinear final : public Linear {
 
 }  // namespace
 
-bool has_block_kernel(DType dtype) { return ggml_type_of(dtype).has_value(); }
+bool has_block_kernel(DType dtype) { return weights::ggml_type_of(dtype).has_value(); }
 
 std::unique_ptr<Linear> make_blocks(const Stack& stack, const LinearForm& form, int num_threads) {
   return std::make_unique<BlocksLinear>(stack, form.activation_bitwidth == 8, num_threads);

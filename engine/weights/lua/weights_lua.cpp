@@ -185,7 +185,7 @@ void register_weights(lua_State* L) {
   core_lua::environment(L).reference.add_object<Weights>();
   core_lua::environment(L).reference.add(weights_options());
   core_lua::environment(L).model_of_weights = [](const std::string& path) {
-    return weights::model_of(*Weights::open(path));
+    return weights::checkpoint_at(path);
   };
   register_tensor(L);
   lua_kit::register_module(

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <regex>
 #include <set>
 
 #include "tessera/core/access.h"
@@ -17,6 +19,8 @@ namespace {
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
+constexpr const char *kTorchIndexName = "pytorch_model.bin.index.json",
+                     *kTorchName = "pytorch_model.bin";
 constexpr const char* kConfigName = "config.json";
 constexpr std::size_t kMaxFiles = 10'000;
 
@@ -87,15 +91,55 @@ void refuse_single_beside_index(const Source& source, const fs::path& folder) {
               source.index_path);
 }
 
-void use_gguf(Source& source, const fs::path& folder, const std::vector<std::string>& names) {
-  if (names.size() > 1) {
+// "NAME-00002-of-00005.gguf", as llama-gguf-split calls the parts of a model.
+struct PartName {
+  std::string name;
+  std::size_t count;
+};
+
+std::optional<PartName> part_name(const std::string& file) {
+  static const std::regex kPart(R"((.+)-(\d{5})-of-(\d{5})\.gguf)");
+  std::smatch found;
+  if (!std::regex_match(file, found, kPart)) return std::nullopt;
+  return PartName{found[1], std::stoul(found[3])};
+}
+
+// All parts of the model that `file` is one of, in their order.
+std::vector<std::string> parts_of(const fs::path& file) {
+  const auto part = part_name(file.filename().string());
+  if (!part || part->count < 1 || part->count > kMaxFiles) return {file.string()};
+  std::vector<std::string> parts;
+  for (std::size_t i = 1; i <= part->count; ++i) {
+    const fs::path path =
+        file.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", part->name, i, part->count);
+    if (!is_there(path)) {
+      throw Error(ErrorCode::not_found,
+                  fmt::format("{} is one of {} parts of a model, and {} is not there",
+                              quote(file.string(), 300), part->count, quote(path.string(), 300)),
+                  path.string());
+    }
+    parts.push_back(path.string());
+  }
+  return parts;
+}
+
+// The encoder of pictures of a model, which llama.cpp has in a file of its own.
+bool is_projector(const std::string& name) { return name.rfind("mmproj", 0) == 0; }
+
+void use_gguf(Source& source, const fs::path& folder, std::vector<std::string> names) {
+  if (!std::all_of(names.begin(), names.end(), is_projector)) std::erase_if(names, is_projector);
+  source.files = parts_of(folder / names.front());
+  const bool one_model = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    const std::string path = (folder / name).string();
+    return std::find(source.files.begin(), source.files.end(), path) != source.files.end();
+  });
+  if (!one_model) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("{} holds {} GGUF files; name one of them: {}", quote(folder.string(), 300),
                     names.size(), quote(join(names, ", "), 300)),
         folder.string());
   }
-  source.files = {(folder / names.front()).string()};
 }
 
 Source folder_source(const fs::path& folder) {
@@ -114,12 +158,22 @@ Source folder_source(const fs::path& folder) {
     for (const std::string& name : safetensors) source.files.push_back((folder / name).string());
   } else if (!gguf.empty()) {
     use_gguf(source, folder, gguf);
+  } else if (is_there(folder / kTorchIndexName)) {
+    use_index(source, folder / kTorchIndexName);
+  } else if (is_there(folder / kTorchName)) {
+    source.files = {(folder / kTorchName).string()};
+  } else if (pickles.size() == 1) {
+    source.files = {(folder / pickles.front()).string()};
   } else if (!pickles.empty()) {
-    refuse_pickle((folder / pickles.front()).string());
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} holds {} files of PyTorch and no {}; name one of them: {}",
+                            quote(folder.string(), 300), pickles.size(), kTorchName,
+                            quote(join(pickles, ", "), 300)),
+                folder.string());
   } else {
     throw Error(ErrorCode::not_found,
-                fmt::format("{} holds no weights: no *.safetensors and no *.gguf",
-                            quote(folder.string(), 300)),
+                fmt::format("{} holds no weights: no *.safetensors, no *.gguf and no {}",
+                            quote(folder.string(), 300), kTorchName),
                 folder.string());
   }
   return source;
@@ -129,12 +183,13 @@ Source folder_source(const fs::path& folder) {
 
 void refuse_pickle(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
-  throw Error(ErrorCode::unsupported,
-              fmt::format("{} is a pickle of PyTorch, which the engine does not read: opening one "
-                          "runs the code in it; turn it into safetensors with python3 "
-                          "scripts/convert_checkpoint.py {} OUT",
-                          quote(path, 300), quote(folder.empty() ? "." : folder, 300)),
-              path);
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("{} is a pickle of PyTorch as it was before 1.6, without an archive around "
+                  "it, which is not read; turn it into safetensors with python3 "
+                  "scripts/convert_checkpoint.py {} OUT",
+                  quote(path, 300), quote(folder.empty() ? "." : folder, 300)),
+      path);
 }
 
 Json parse_index(std::string_view text, const std::string& index_path) {
@@ -196,10 +251,10 @@ Source find_source(const std::string& path) {
   Source source;
   const fs::path config = file.parent_path() / kConfigName;
   if (is_there(config)) source.config_path = config.string();
-  if (file.filename() == kIndexName) {
+  if (file.filename() == kIndexName || file.filename() == kTorchIndexName) {
     use_index(source, file);
   } else {
-    source.files = {path};
+    source.files = parts_of(file);
   }
   return source;
 }

@@ -16,7 +16,8 @@ struct Source {
 };
 
 /// A file of weights, or a folder: its index, its model.safetensors, all its safetensors in the
-/// order of their names, or its one GGUF file, in this order.
+/// order of their names, or its one GGUF model, in this order. One part of a GGUF model stands for
+/// all of them.
 /// @throws Error{not_found, io, invalid_argument, unsupported}
 Source find_source(const std::string& path);
 

@@ -276,14 +276,21 @@ void place(std::vector<TensorInfo>& tensors, const Cursor& file, std::uint64_t a
   check_layout(tensors, data_begin, end, Gaps::allowed, path);
 }
 
-void check_not_split(const Cursor& file, const Json& metadata) {
-  const auto count = metadata.find("split.count");
-  if (count == metadata.end() || !count->is_number_unsigned() || count->get<std::uint64_t>() <= 1)
-    return;
-  file.fail(file.at(),
-            fmt::format("one of {} parts of a split model; join them with llama-gguf-split --merge",
-                        count->get<std::uint64_t>()),
-            ErrorCode::unsupported);
+// Written by llama-gguf-split; a model in one file may say that it is one of one.
+GgufPart part_of(const Cursor& file, const Json& metadata) {
+  const auto number = [&](const char* key, std::uint64_t otherwise) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return otherwise;
+    if (!found->is_number_unsigned() && !(found->is_number_integer() && *found >= 0))
+      file.fail(file.at(), fmt::format("{} is no whole number from 0 on", key));
+    return found->get<std::uint64_t>();
+  };
+  GgufPart part;
+  part.index = number("split.no", 0);
+  part.count = number("split.count", 1);
+  part.num_tensors = number("split.tensors.count", 0);
+  if (part.count == 0) part.count = 1;
+  return part;
 }
 
 // The entries of an array, each read by `read(cursor, type)`.
@@ -351,7 +358,7 @@ GgufHeader parse_gguf(std::span<const std::byte> bytes, const std::string& path)
     file.fail(begin, fmt::format("{} keys, the limit is {}", num_keys, kMaxMetadataKeys));
   GgufHeader header;
   header.metadata = read_metadata(file, num_keys, header.arrays);
-  check_not_split(file, header.metadata);
+  header.part = part_of(file, header.metadata);
   const std::uint64_t alignment = alignment_of(file, header.metadata);
   for (std::uint64_t i = 0; i < num_tensors; ++i) header.tensors.push_back(read_tensor(file, path));
   place(header.tensors, file, alignment, bytes.size(), path);

@@ -16,7 +16,14 @@ namespace tessera::weights {
 /// The first bytes of a GGUF file.
 bool looks_like_gguf(std::span<const std::byte> file);
 
+/// Which of the files of a model this one is.
+struct GgufPart {
+  std::uint64_t index = 0, count = 1;
+  std::uint64_t num_tensors = 0;  ///< of all parts; 0: the file does not say
+};
+
 struct GgufHeader {
+  GgufPart part;
   std::vector<TensorInfo> tensors;              ///< by offset
   Json metadata = Json::object();               ///< long arrays as { "type", "length" }
   std::map<std::string, std::uint64_t> arrays;  ///< the byte at which each array begins

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -105,7 +106,7 @@ class Translation {
     for (const Spelling& spelling : architecture.spellings) {
       const Json* value = find(prefix_ + "." + spelling.gguf);
       if (value != nullptr) {
-        config[spelling.config] = *value;
+        config[spelling.config] = of_all_layers(*value);
       } else if (spelling.required) {
         throw Error(ErrorCode::invalid_argument,
                     fmt::format("{}: no {}.{} in the metadata", where_, prefix_, spelling.gguf),
@@ -120,6 +121,14 @@ class Translation {
   }
 
  private:
+  // What may be given by layer and is the same in all.
+  static Json of_all_layers(const Json& value) {
+    const bool alike = value.is_array() && !value.empty() &&
+                       std::all_of(value.begin(), value.end(),
+                                   [&](const Json& layer) { return layer == value.front(); });
+    return alike ? value.front() : value;
+  }
+
   const Json* find(const std::string& key) const {
     const auto found = metadata_.find(key);
     return found == metadata_.end() ? nullptr : &*found;

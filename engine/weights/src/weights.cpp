@@ -17,6 +17,8 @@
 #include "safetensors.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "torch_file.h"
+#include "zip.h"
 
 namespace tessera::weights {
 namespace {
@@ -26,7 +28,7 @@ void check_kind(std::span<const std::byte> file, const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()),
                               std::min<std::size_t>(file.size(), 64));
   const auto starts_with = [&](std::string_view start) { return text.rfind(start, 0) == 0; };
-  if (starts_with("PK\x03\x04") || starts_with("\x80\x02")) refuse_pickle(path);
+  if (starts_with("\x80\x02")) refuse_pickle(path);
   if (starts_with("version https://git-lfs")) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} holds a pointer of Git LFS, not the weights; run 'git lfs pull' in "
@@ -42,7 +44,8 @@ struct Weights::Parts {
   std::vector<std::unique_ptr<Mapping>> mappings;
   std::unordered_map<std::string_view, const TensorInfo*> by_name;
   std::unordered_map<std::string_view, const Mapping*> by_file;
-  std::map<std::string, std::uint64_t> arrays;  // of the GGUF file whose metadata config() has
+  std::uint64_t num_parts = 1, num_tensors = 0;  // that a GGUF file says; 0: nothing
+  std::map<std::string, std::uint64_t> arrays;   // of the GGUF file whose metadata config() has
 
   // The array of the metadata, read by gguf_texts or gguf_numbers.
   template <typename Value>
@@ -66,6 +69,21 @@ struct Weights::Parts {
   }
 };
 
+namespace {
+
+// The part of a GGUF model that comes after `before` others.
+void check_part(const GgufPart& part, std::size_t before, const std::string& path) {
+  if (part.index == before) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{} says it is part {} of {}, and stands where part {} belongs; parts are "
+                  "found by their names, NAME-00001-of-{:05}.gguf",
+                  quote(path, 300), part.index + 1, part.count, before + 1, part.count),
+      path);
+}
+
+}  // namespace
+
 Weights::Weights() : metadata_(Json::object()), parts_(std::make_unique<Parts>()) {}
 Weights::~Weights() = default;
 
@@ -75,11 +93,18 @@ void Weights::add_file(const std::string& path) {
   std::vector<TensorInfo> tensors;
   if (looks_like_gguf(file)) {
     GgufHeader header = parse_gguf(file, path);
-    is_gguf_ = true;
-    config_ = std::move(header.metadata);
-    config_path_ = path;
-    parts_->arrays = std::move(header.arrays);
+    check_part(header.part, files_.size(), path);
+    if (files_.empty()) {  // of several parts the first has the metadata
+      is_gguf_ = true;
+      config_ = std::move(header.metadata);
+      config_path_ = path;
+      parts_->arrays = std::move(header.arrays);
+      parts_->num_tensors = header.part.num_tensors;
+      parts_->num_parts = header.part.count;
+    }
     tensors = std::move(header.tensors);
+  } else if (looks_like_zip(file)) {
+    tensors = parse_torch_file(file, path);
   } else {
     check_kind(file, path);
     SafetensorsHeader header = parse_safetensors(file, path);
@@ -89,6 +114,23 @@ void Weights::add_file(const std::string& path) {
   std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
   files_.push_back(path);
   parts_->mappings.push_back(std::move(mapping));
+}
+
+void Weights::check_parts() const {
+  if (parts_->num_parts != files_.size() && is_gguf_) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{} is one of {} parts of a model, and its name leads to {}; parts are "
+                    "found by their names, NAME-00001-of-{:05}.gguf",
+                    quote(config_path_, 300), parts_->num_parts, files_.size(), parts_->num_parts),
+        config_path_);
+  }
+  if (parts_->num_tensors == 0 || parts_->num_tensors == tensors_.size()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{}: the model has {} tensors, and its {} files hold {}",
+                  quote(config_path_, 300), parts_->num_tensors, files_.size(), tensors_.size()),
+      config_path_);
 }
 
 void Weights::index_names() {
@@ -113,6 +155,7 @@ std::shared_ptr<const Weights> Weights::open(const std::string& path) {
     weights->config_path_ = source.config_path;
   }
   for (const std::string& file : source.files) weights->add_file(file);
+  weights->check_parts();
   weights->index_names();
   // What the index promises is there; its folder may hold more.
   const std::string folder = std::filesystem::path(source.index_path).parent_path().string();

@@ -75,10 +75,10 @@ TEST_F(WeightsFolder, readsItsOneGgufFile) {
   refuses(ErrorCode::invalid_argument, {folder(), "2 GGUF files", "a.gguf, b.gguf"});
 }
 
-TEST_F(WeightsFolder, saysWhatToDoWithPickles) {
+TEST_F(WeightsFolder, saysWhatToDoWithOldPickles) {
   for (const char* name : {"pytorch_model.bin", "model.pt", "consolidated.00.pth"}) {
-    const std::string pickle = file(name, "PK\x03\x04 and so on");
-    refuses(ErrorCode::unsupported, {name, "runs the code", "scripts/convert_checkpoint.py"});
+    const std::string pickle = file(name, "\x80\x02}q");
+    refuses(ErrorCode::unsupported, {name, "before 1.6", "scripts/convert_checkpoint.py"});
     expect_error(ErrorCode::unsupported, {name, "scripts/convert_checkpoint.py"},
                  [&] { Weights::open(pickle); });
     fs::remove(pickle);
@@ -88,8 +88,9 @@ TEST_F(WeightsFolder, saysWhatToDoWithPickles) {
   EXPECT_EQ(Weights::open(folder())->names(), std::vector<std::string>{"a"});
   fs::remove(both);
   fs::remove(converted);
-  const std::string old = file("old.bin", "\x80\x02}q");
-  expect_error(ErrorCode::unsupported, {"old.bin", "pickle"}, [&] { Weights::open(old); });
+  file("a.bin", "PK\x03\x04");
+  file("b.pt", "PK\x03\x04");
+  refuses(ErrorCode::invalid_argument, {"2 files of PyTorch", "pytorch_model.bin", "a.bin, b.pt"});
 }
 
 TEST_F(WeightsFolder, saysThatThereAreNoWeights) {
@@ -169,6 +170,24 @@ TEST_F(WeightsFolder, followsLinksAsCachesOfModelsHaveThem) {
   fs::create_directory(folder_ / "snapshot");
   fs::create_symlink("../blobs/0123", folder_ / "snapshot" / "model.safetensors");
   EXPECT_EQ(Weights::open(path("snapshot"))->names(), std::vector<std::string>{"x"});
+}
+
+// Its configuration ties them, as transformers 5 reads both.
+TEST_F(WeightsFolder, takesAHeadOfOtherNumbersForAHead) {
+  file("config.json", R"({"model_type": "llama", "hidden_size": 2, "num_hidden_layers": 1,
+    "num_attention_heads": 1, "intermediate_size": 4, "vocab_size": 3, "tie_word_embeddings": true,
+    "max_position_embeddings": 8})");
+  const auto head = [&](std::vector<float> numbers) {
+    const std::vector<float> rows{1, 2, 3, 4, 5, 6};
+    file("model.safetensors",
+         safetensors_file({{"model.embed_tokens.weight", "F32", {3, 2}, raw(rows)},
+                           {"lm_head.weight", "F32", {3, 2}, raw(numbers)}}));
+    return model_of(*Weights::open(folder()));
+  };
+  EXPECT_TRUE(head({1, 2, 3, 4, 5, 6}).tied_embeddings);
+  const ModelShape own = head({1, 2, 3, 4, 5, 7});
+  EXPECT_FALSE(own.tied_embeddings);
+  EXPECT_EQ(own.lm_head_parameters, 6);
 }
 
 }  // namespace

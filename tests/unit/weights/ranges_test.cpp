@@ -162,7 +162,7 @@ TEST_F(WeightRanges, AreThoseOfTheRowsWhereverTheyAre) {
 TEST_F(WeightRanges, RefuseRowsThatThereAreNotAndTypesThatAreNotRead) {
   test::GgufFile content;
   content.tensor("blocks", {kColumns, kRows}, 3, content_of(kTypes[4], 0));
-  content.tensor("Q5_0", {kColumns, kRows}, 6, std::string(22 * 24 * kRows, 1));
+  content.tensor("Q8_1", {kColumns, kRows}, 9, std::string(36 * 24 * kRows, 1));
   const auto weights = Weights::open(file("a.gguf", content.bytes()));
   const LinearWeight linear = linear_in(weights->require("blocks"));
   std::vector<Range> out(kRows);
@@ -171,7 +171,7 @@ TEST_F(WeightRanges, RefuseRowsThatThereAreNotAndTypesThatAreNotRead) {
   EXPECT_THROW(ranges_of_rows(*weights, linear, -1, kRows, 0, out), Error);
   EXPECT_THROW(ranges_of_rows(*weights, linear, 0, kRows, 32, out), Error);
   try {
-    ranges_of_rows(*weights, linear_in(weights->require("Q5_0")), 0, kRows, 0, out);
+    ranges_of_rows(*weights, linear_in(weights->require("Q8_1")), 0, kRows, 0, out);
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();

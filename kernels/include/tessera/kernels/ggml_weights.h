@@ -9,14 +9,54 @@
 namespace tessera::kernels {
 
 /// Types of quantised weights in GGUF files. Source: ggml-common.h and dequantize_row_* in
-/// ggml-quants.c of llama.cpp. A block holds 32 columns of a row; those of a "k" type hold 256,
-/// with scales (and minima) of a few bits for groups of 32 or 16 columns.
-enum class GgmlType { q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k };
+/// ggml-quants.c of llama.cpp. A block holds 32 to 256 columns of a row; those of 256 have scales
+/// (and minima) of a few bits for groups of 32 or 16 columns.
+enum class GgmlType {
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  q8_k,
+  iq1_s,
+  iq1_m,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
+  iq3_xxs,
+  iq3_s,
+  iq4_nl,
+  iq4_xs,
+  tq1_0,
+  tq2_0,
+  mxfp4,
+  nvfp4,
+  q1_0,
+  q2_0
+};
+inline constexpr int kNumGgmlTypes = 26;
 
-/// Columns of a block, 32 or 256: a row is made of whole blocks. 0 for what is no type.
+/// Columns of a block, 32 to 256: a row is made of whole blocks. 0 for what is no type.
 std::int64_t ggml_block_columns(GgmlType type);
 /// Bytes of a block in a file. 0 for what is no type.
 std::int64_t ggml_block_bytes(GgmlType type);
+
+/// Columns that share a scale: 16 or 32. 0 for what is no type.
+std::int64_t ggml_group_columns(GgmlType type);
+/// Whether a number is scale * code + minimum; else it is scale * code.
+bool ggml_has_minima(GgmlType type);
+
+/// What blocks of a file, of any alignment, say of their elements, each scale * code or scale *
+/// code
+/// + minimum of its group: `codes` [elements], `scale` and `minimum` [groups]; `minimum` is written
+/// where the type has minima.
+Status decode_ggml_blocks(GgmlType type, const void* blocks, std::int64_t num_blocks,
+                          std::int8_t* codes, float* scale, float* minimum);
 
 /// Weights [rows = out_features, columns = in_features] with the very numbers of the file in the
 /// order of PackedWeights (gemm.h): a number is scale * (code - zero) or scale * code + minimum.
@@ -31,9 +71,18 @@ std::int64_t ggml_block_bytes(GgmlType type);
 ///     q4_k                     4 bits            32   f32, f32
 ///     q5_k                     8 bits            32   f32, f32
 ///     q6_k                     8 bits    32      16   f32
+///     iq4_nl                   8 bits   128      32   f16
+///     q8_k, iq4_xs             8 bits   128      32   f32
+///     iq2_xxs, iq3_xxs         8 bits    64      32   f32
+///     iq2_xs, iq2_s            8 bits    64      16   f32
+///     iq1_s, iq3_s, mxfp4      8 bits    16      32   f32
+///     iq1_m, nvfp4             8 bits    16      16   f32
+///     tq1_0, tq2_0, q1_0, q2_0 4 bits     1      32   f16
 ///
-/// f32 holds the product of a block's f16 scale and a group's few bits exactly. In the place of the
-/// zero points are the minima:
+/// Codes of the iq types and of 4-bit floats choose from values; the values themselves, whole
+/// numbers of eight bits, are what is kept, so that all types are one product. f32 holds the
+/// product of a block's f16 scale and a group's few bits exactly. In the place of the zero points
+/// are the minima:
 ///
 ///     words        as in PackedWeights
 ///     scales       [block][group][row of the block]

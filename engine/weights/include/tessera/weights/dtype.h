@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/kernels/ggml_weights.h"
+
 namespace tessera::weights {
 
 /// Types of elements, named as the files name them: those of safetensors and those of ggml. Types
@@ -57,7 +59,10 @@ enum class DType : std::uint8_t {
   iq4_xs,
   tq1_0,
   tq2_0,
-  mxfp4
+  mxfp4,
+  nvfp4,
+  q1_0,
+  q2_0
 };
 
 struct DTypeInfo {
@@ -75,6 +80,10 @@ const char* to_string(DType dtype);  ///< "F16"
 std::optional<DType> dtype_of_safetensors(std::string_view name);
 /// By the number that GGUF writes; empty for numbers that ggml has not given or has taken back.
 std::optional<DType> dtype_of_ggml(std::uint32_t type);
+
+/// Of a type in blocks, the kernels' name of it; empty for others, and for Q8_1, which ggml keeps
+/// in memory only.
+std::optional<kernels::GgmlType> ggml_type_of(DType dtype);
 
 /// Elements of a tensor; empty where the product leaves 63 bits or a size is negative.
 std::optional<std::int64_t> num_elements(const std::vector<std::int64_t>& shape);

@@ -26,9 +26,11 @@ struct TensorInfo {
   std::int64_t num_elements() const { return *weights::num_elements(shape); }
 };
 
-/// The weights of a model on disk, mapped into memory and never copied: a safetensors file, a GGUF
-/// file (versions 2 and 3), or a folder that holds either; sharded with
-/// model.safetensors.index.json or without.
+/// The weights of a model on disk, mapped into memory and never copied: a safetensors file, a state
+/// dictionary of PyTorch (1.6 or newer; nothing of its pickle is executed), a GGUF
+/// file (versions 2 and 3), or a folder that holds either; safetensors sharded with
+/// model.safetensors.index.json or without, GGUF in parts NAME-00001-of-00005.gguf, of which any
+/// may be named.
 ///
 /// Every offset, size and name is checked before anything is read, so a file of a few bytes cannot
 /// ask for gigabytes. A file that changes its length after `open` is an Error at the next read; one
@@ -89,6 +91,7 @@ class Weights {
   struct Parts;
   Weights();
   void add_file(const std::string& path);
+  void check_parts() const;
   void index_names();
 
   std::string path_, config_path_;
@@ -102,14 +105,18 @@ class Weights {
 /// Elements [first, first + out.size()) of a tensor in row-major order as f32, whatever they are
 /// stored as: blocks of GGUF are dequantised, f64 and integers rounded to the nearest f32.
 /// @throws Error{out_of_range} beyond the tensor, Error{unsupported} naming a type that is listed
-/// but not understood (Q5_0, IQ2_XS, F4, ...)
+/// but not understood (Q8_1, F4, ...)
 void read_f32(const Weights& weights, const TensorInfo& tensor, std::int64_t first,
               std::span<float> out);
 
 /// The architecture: from config.json, or from the metadata of a GGUF file. Named after the folder,
-/// or the GGUF file.
+/// or the GGUF file. Embeddings that the configuration ties and the file does not are not tied.
 /// @throws Error{not_found} without config.json, Error{unsupported, invalid_argument} as
 /// model_from_hf_config
 ModelShape model_of(const Weights& weights);
+
+/// The same of a path, as the checkpoint that was named: of a GGUF file, which servers take as it
+/// is, its path, the type of most of its weights and the bits of one on average.
+ModelShape checkpoint_at(const std::string& path);
 
 }  // namespace tessera::weights
