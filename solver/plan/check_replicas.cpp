@@ -25,6 +25,7 @@ bool is_part(const Problem& whole, const PipelinePlan& replica) {
   const std::vector<std::size_t> devices(replica.devices->begin(), replica.devices->end());
   Problem expected = on_devices(whole, devices, part->workload.batch_size);
   expected.batch()->mesh = part->mesh;
+  expected.batch()->split = part->split;
   expected.batch()->kv_bitwidth = part->kv_bitwidth;
   expected.batch()->kernel_set = part->kernel_set;
   expected.batch()->attention = part->attention;

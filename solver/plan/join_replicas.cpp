@@ -7,9 +7,10 @@
 namespace tessera::solver {
 namespace {
 
-// The replicas have meshes and KV bitwidths of their own.
+// The replicas have meshes, splits and KV bitwidths of their own.
 Problem without_mesh(Problem whole) {
   whole.batch()->mesh.reset();
+  whole.batch()->split = {};
   return whole;
 }
 

@@ -139,6 +139,23 @@ void check_split(const Engine& engine, Obstacles& found) {
   }
 }
 
+/// Every rank has whole groups of the weights that share a scale.
+void check_cuts(const Engine& engine, Obstacles& found) {
+  const std::set<std::int32_t> bitwidths(engine.bitwidths.begin(), engine.bitwidths.end());
+  const cost::PricingContext& context = engine.context;
+  for (const PlacedStage* stage : engine.stages) {
+    for (const std::int32_t bitwidth : bitwidths) {
+      for (const Device* device : engine.devices()) {
+        const cost::KernelRule* rule = context.kernel_set.find(*device, bitwidth);
+        if (rule == nullptr) continue;
+        const auto why = cut_obstacle(Runtime::vllm, context.model, *rule, bitwidth,
+                                      stage->degree(), context.split);
+        if (why) return found.push_back(*why);
+      }
+    }
+  }
+}
+
 void check_vllm(const Engine& engine, Obstacles& found) {
   add(bitwidth_obstacle(Runtime::vllm, engine.bitwidths), found);
   check_split(engine, found);
@@ -163,6 +180,7 @@ void check_vllm(const Engine& engine, Obstacles& found) {
   }
   add(kv_obstacle(Runtime::vllm, engine.kv_bitwidth), found);
   check_schemes(engine, found);
+  check_cuts(engine, found);
   check_order(engine, found);
 }
 

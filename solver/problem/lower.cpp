@@ -66,6 +66,11 @@ bool can_launch(const Problem& problem, const std::vector<std::size_t>& members,
   }
   return std::all_of(members.begin(), members.end(), [&](std::size_t i) {
     const Device& device = batch.device(i);
+    const cost::KernelRule* rule = batch.kernel_set.find(device, bitwidth);
+    if (rule != nullptr && cut_obstacle(*problem.runtime, batch.model, *rule, bitwidth,
+                                        static_cast<std::int64_t>(members.size()), batch.split)) {
+      return false;
+    }
     return kernel_obstacles(*problem.runtime, batch.model, {bitwidth}, batch.kv_bitwidth,
                             device.name, device.compute_capability)
         .empty();

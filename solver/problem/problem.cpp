@@ -29,10 +29,11 @@ std::vector<std::vector<std::size_t>> stage_members(const BatchProblem& batch,
 }
 
 cost::MemoryQuery memory_query(const BatchProblem& batch) {
-  return {.preset = batch.memory,
-          .kv_bitwidth = batch.kv_bitwidth,
-          .mxfp4_experts = cost::has_mxfp4_experts(batch.model),
-          .head_bitwidth = batch.bitwidths.empty() ? 16 : batch.bitwidths.front()};
+  return cost::of_checkpoint(
+      {.preset = batch.memory,
+       .kv_bitwidth = batch.kv_bitwidth,
+       .head_bitwidth = batch.bitwidths.empty() ? 16 : batch.bitwidths.front()},
+      batch.model);
 }
 
 Json to_json(const Problem& problem) {

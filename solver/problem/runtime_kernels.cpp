@@ -27,6 +27,18 @@ constexpr FormatKernels kFormatKernels[] = {
     {"awq", "AWQ", 7.5},       // vllm/model_executor/layers/quantization/awq.py
     {"mxfp4", "MXFP4", 8.0}};  // the same, mxfp4.py, which gpt-oss's inherits
 
+constexpr double kLeastGroup = 16;
+
+/// Weights that share a scale in what a runtime is to load; 0 where that is no matter of cuts.
+double group_size_of(const ModelShape& model, const cost::KernelRule& rule, std::int32_t bitwidth) {
+  if (model.checkpoint_bits == bitwidth && model.checkpoint_format)
+    return static_cast<double>(model.checkpoint_group_size.value_or(0));
+  if (bitwidth >= 16 || rule.format() != WeightFormat::weights_only) return 0;
+  double size = rule.group_size;
+  while (size > kLeastGroup && cost::why_groups_break(model, size, 1)) size /= 2;
+  return size;
+}
+
 bool has(const std::vector<std::int32_t>& list, std::int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
@@ -79,6 +91,16 @@ std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& mo
                        known.min_compute_capability, device, compute_capability);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> cut_obstacle(Runtime runtime, const ModelShape& model,
+                                        const cost::KernelRule& rule, std::int32_t bitwidth,
+                                        std::int64_t degree, const cost::GroupSplit& split) {
+  if (runtime != Runtime::vllm || degree == 1) return std::nullopt;
+  const auto why =
+      cost::why_groups_break(model, group_size_of(model, rule, bitwidth), degree, split);
+  if (!why) return std::nullopt;
+  return *why + ", and vLLM loads whole groups on every GPU";
 }
 
 std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t kv_bitwidth) {

@@ -41,18 +41,17 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
   memory.window_bytes = reserved;
 }
 
-cost::MemoryQuery memory_query(const serving::EngineOptions& engine, std::int32_t kv_bitwidth = 16,
-                               bool mxfp4_experts = false) {
+cost::MemoryQuery memory_query(const serving::EngineOptions& engine,
+                               std::int32_t kv_bitwidth = 16) {
   return {.preset = cost::MemoryPreset::vllm,
           .kv_bitwidth = kv_bitwidth,
-          .version = runtime_version(engine.runtime_version, "engine.runtime_version"),
-          .mxfp4_experts = mxfp4_experts};
+          .version = runtime_version(engine.runtime_version, "engine.runtime_version")};
 }
 
 StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query =
-      memory_query(engine, kv_bitwidth, cost::has_mxfp4_experts(context.model));
+      cost::of_checkpoint(memory_query(engine, kv_bitwidth), context.model);
   const ModelShape member = cost::shard(context.model, stage.degree(), context.split);
   const std::int64_t seats = ceil_div(engine.max_num_seqs, context.split.attention_data_parallel);
   std::int64_t num_layers = 0;

@@ -29,6 +29,33 @@ local function engine_at(bits, eight_bit)
   return { bitwidths = bitwidths, kernel_set = { name = "vllm", eight_bit = eight_bit or "int" } }
 end
 
+describe("a GGUF file that was named", function()
+  local model = ts.model(debug.getinfo(1, "S").source:match "^@(.*)/" .. "/../reference/decoders/gguf/llama/model.gguf")
+
+  it("is known by its types", function()
+    assert.matches("^/.*/llama/model%.gguf$", model.checkpoint)
+    assert.matches("^gguf ", model.checkpoint_format)
+    assert.is_true(model.checkpoint_bits > 0 and model.checkpoint_bits <= 16)
+    local taken = require "tessera.cli.taken"
+    for bits, planned in pairs { [2.3] = 3, [3.9] = 3, [4.5] = 4, [5.5] = 8, [8.5] = 8, [16] = 16 } do
+      local bitwidths = taken.bitwidths { checkpoint = "/m.gguf", checkpoint_format = "gguf x", checkpoint_bits = bits }
+      assert.same(planned < 16 and { planned } or nil, bitwidths)
+    end
+  end)
+
+  it("is what llama.cpp serves, and nothing for vLLM", function()
+    local folder = fresh()
+    local plan = assert(ts.plan(ts.problem { model = model, cluster = { { "L4", 1 } }, bitwidths = { 16 },
+      kernel_set = "llama_cpp", runtime = "llama.cpp", workload = { prompt_tokens = 32, output_tokens = 16 } }))
+    assert(plan:export("llama.cpp", folder))
+    local script = core.read_file(folder .. "/engine-0-node-0.sh")
+    assert.truthy(script:find("--model " .. model.checkpoint .. " ", 1, true), script)
+    assert.not_matches("llama%-quantize", core.read_file(folder .. "/checkpoint.sh"))
+    raises("invalid_argument", "is GGUF, which llama.cpp runs",
+      function() checkpoint.choose({ model = model }, engine_at(16)) end)
+  end)
+end)
+
 describe("the checkpoint of a name", function()
   it("is the id as typed; a bare name means the instruction-tuned model", function()
     for _, case in ipairs {

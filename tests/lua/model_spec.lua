@@ -23,6 +23,7 @@ describe("ts.model", function()
       num_kv_heads = "integer", head_dim = "integer", ffn_size = "integer", vocab_size = "integer",
       max_context_tokens = "integer", num_parameters = "integer", num_active_parameters = "integer",
       layer_parameters = "integer", tied_embeddings = "boolean", source = "string",
+      checkpoint_kept = "list",
     })
   end)
 

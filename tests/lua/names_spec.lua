@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local hub = require "tessera.launch.hub"
 local support = require "support"
+local taken = require "tessera.cli.taken"
 local ts = require "tessera"
 local raises = support.raises
 
@@ -306,6 +307,23 @@ describe("a model's name", function()
     local awq = model { quant_method = "awq", bits = 4 }
     assert.same({ folder, "awq", 4 }, { awq.checkpoint, awq.checkpoint_format, awq.checkpoint_bits })
     assert.equal(awq, ts.model(folder .. "/config.json"))
+    assert.is_nil(awq.checkpoint_group_size)
+    local mixed = model {
+      quant_method = "compressed-tensors", ignore = { "re:.*self_attn.*", "model.layers.1.mlp.up_proj" },
+      config_groups = { a = { weights = { num_bits = 4, group_size = 32 } }, b = { weights = { num_bits = 8 } } },
+    }
+    assert.same({ "compressed-tensors mix", 8, 32 },
+      { mixed.checkpoint_format, mixed.checkpoint_bits, mixed.checkpoint_group_size })
+    local kept = {}
+    for _, one in ipairs(mixed.checkpoint_kept) do kept[one.name] = one.share end
+    assert.same({ q_proj = 1, k_proj = 1, v_proj = 1, o_proj = 1, up_proj = 0.5 }, kept)
+    assert.matches("8 bits as compressed%-tensors mix.*; 16 bits: k_proj, .*up_proj in 50 %% of the layers",
+      taken.text(mixed))
+    raises("usage", "is stored as hqq, and nothing here says at how many bits", function()
+      taken.bitwidths(model { quant_method = "hqq" })
+    end)
+    assert.same({ 4 }, taken.bitwidths(model { quant_method = "hqq" }, { 4 }))
+    raises("invalid_argument", "quantization_config.quant_method is missing", function() model { bits = 4 } end)
     host.run_program({ "rm", "-r", folder }, "")
   end)
 
@@ -327,7 +345,6 @@ describe("a model's name", function()
   end)
 
   it("tells the bits that it is planned at, and no others", function()
-    local taken = require "tessera.cli.taken"
     local awq = ts.model "Qwen/Qwen2.5-7B-Instruct-AWQ"
     assert.same({ 4 }, taken.bitwidths(awq))
     assert.same({ 4 }, taken.bitwidths(awq, { 4 }))
@@ -343,7 +360,7 @@ describe("a model's name", function()
   end)
 
   it("says of which cards NVLink bridges were not counted", function()
-    local taken, model = require "tessera.cli.taken", ts.model "opt-13b"
+    local model = ts.model "opt-13b"
     local function said(cluster) return taken.text(model, ts.cluster(cluster)) end
     assert.matches("^H100%-NVL: PCIe between the cards; where NVLink bridges join pairs %(300 GB/s%), write @bridges",
       said "2xH100-NVL")
@@ -354,7 +371,7 @@ describe("a model's name", function()
   end)
 
   it("says which cards were taken to reach each other's memory", function()
-    local taken, model = require "tessera.cli.taken", ts.model "opt-13b"
+    local model = ts.model "opt-13b"
     local function said(cluster) return taken.text(model, ts.cluster(cluster)) end
     assert.matches("^T4%-16G: taken to reach each other's memory over PCIe; .* write @no%-peer", said "2xT4-16G")
     assert.matches("^A100%-80G: taken to reach", said "2xA100 80GB PCIe":match "[^\n]*taken to reach[^\n]*")

@@ -75,6 +75,9 @@ void note_folder(ModelShape& model, const Json& config, const std::filesystem::p
   model.checkpoint = std::move(path);
   model.checkpoint_format = found.format;
   model.checkpoint_bits = found.bits;
+  model.checkpoint_group_size = found.group_size;
+  if (found.format)
+    model.checkpoint_kept = kept_linears(kept_modules(config, folder.string()), model);
 }
 
 /// Of a config.json, the folder that holds it, or a file of weights.
@@ -85,7 +88,14 @@ ModelShape model_at(std::filesystem::path file, const core_lua::Environment& env
     if (!configured && holds_weights(file)) return environment.model_of_weights(file.string());
     file /= "config.json";
   }
-  if (is_weights(file)) return environment.model_of_weights(file.string());
+  if (is_weights(file)) {
+    ModelShape model = environment.model_of_weights(file.string());
+    const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+    const std::filesystem::path config = folder / "config.json";
+    if (!model.checkpoint && std::filesystem::exists(config, ignored))
+      note_folder(model, read_json_file(config.string()), folder);
+    return model;
+  }
   const Json config = read_json_file(file.string());
   ModelShape model = model_from_json(config, file.string());
   if (file.filename() == "config.json") note_folder(model, config, file.parent_path());

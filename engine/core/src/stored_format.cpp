@@ -33,48 +33,77 @@ std::optional<double> number(const Json& object, const char* name) {
   return value >= 1 && value <= 32 ? std::optional(value) : std::nullopt;
 }
 
+// Of a list, its last: FP8 blocks are [outputs, inputs]. -1 says a whole row.
+std::optional<std::int64_t> group_size(const Json& object,
+                                       std::initializer_list<const char*> names) {
+  constexpr std::int64_t kLargest = 1 << 24;
+  for (const char* name : names) {
+    const Json* found = member(object, name);
+    if (found != nullptr && found->is_array() && !found->empty()) found = &found->back();
+    if (found == nullptr || !found->is_number_integer()) continue;
+    const auto value = found->get<std::int64_t>();
+    if (value >= 1 && value <= kLargest) return value;
+  }
+  return std::nullopt;
+}
+
 bool flag(const Json& object, const char* name) {
   const Json* found = member(object, name);
   return found != nullptr && found->is_boolean() && found->get<bool>();
 }
 
-// Of all config groups; groups that differ are layers that differ.
+// Of all config groups; where layers differ, the most bits of any and the largest groups.
 StoredFormat of_groups(const Json& quantised) {
   StoredFormat out{.format = "compressed-tensors"};
-  std::optional<double> activations;
   const Json* groups = member(quantised, "config_groups");
   if (groups == nullptr || !groups->is_object()) return out;
   bool is_uniform = true, is_float = false;
+  double most = 0, activations = 0;  // 0: of no group yet
   for (const auto& [name, group] : groups->items()) {
     const Json* weights = member(group, "weights");
-    const auto bits = weights ? number(*weights, "num_bits") : std::nullopt;
     const Json* inputs = member(group, "input_activations");
-    const auto own = inputs ? number(*inputs, "num_bits") : std::optional<double>(16);
-    is_uniform = is_uniform && bits && (!out.bits || (out.bits == bits && activations == own));
-    is_float = is_float || (weights && lower_text(*weights, "type") == "float");
-    out.bits = bits;
+    const double bits = weights ? number(*weights, "num_bits").value_or(0) : 0;
+    const double own = inputs ? number(*inputs, "num_bits").value_or(0) : 16;
+    if (bits == 0 || own == 0) return out;
+    is_uniform = is_uniform && (most == 0 || (most == bits && activations == own));
+    is_float = is_float || lower_text(*weights, "type") == "float";
+    most = std::max(most, bits);
     activations = own;
+    const auto size = group_size(*weights, {"group_size", "block_structure"});
+    if (size) out.group_size = std::max(out.group_size.value_or(0), *size);
   }
-  if (!is_uniform || !out.bits || !activations) {
-    out.bits.reset();
-    return out;
-  }
-  if (is_float) {
-    out.format = *out.bits == 8 ? "fp8" : *out.bits == 4 ? "nvfp4" : "compressed-tensors";
+  if (most == 0) return out;
+  out.bits = most;
+  if (!is_uniform) {
+    *out.format += " mix";
+  } else if (is_float) {
+    out.format = most == 8 ? "fp8" : most == 4 ? "nvfp4" : "compressed-tensors";
   } else {
-    *out.format += fmt::format(" w{:g}a{:g}", *out.bits, *activations);
+    *out.format += fmt::format(" w{:g}a{:g}", most, activations);
   }
   return out;
 }
 
-// ModelOpt's "NVFP4", "FP8", "W4A16_AWQ", "INT8_SQ".
-StoredFormat of_algorithm(const std::string& algorithm) {
-  StoredFormat out{.format = "modelopt"};
+// ModelOpt's "NVFP4", "FP8", "W4A16_AWQ", "INT8_SQ"; layers of a mix have their own.
+StoredFormat of_algorithm(const Json& quantised) {
+  const std::string algorithm = lower_text(quantised, "quant_algo");
   const auto has = [&](const char* word) { return algorithm.find(word) != std::string::npos; };
-  if (has("nvfp4")) return {.format = "nvfp4", .bits = 4};
-  if (has("w4a") || has("int4")) return {.format = "modelopt", .bits = 4};
-  if (has("fp8")) return {.format = "fp8", .bits = 8};
+  const auto size = group_size(quantised, {"group_size"});
+  if (algorithm.empty()) return {};  // of the KV cache alone
+  if (has("nvfp4")) return {.format = "nvfp4", .bits = 4, .group_size = size.value_or(16)};
+  if (has("w4a") || has("int4")) return {.format = "modelopt", .bits = 4, .group_size = size};
+  if (has("fp8")) return {.format = "fp8", .bits = 8, .group_size = has("pb") ? 128 : size};
   if (has("int8") || has("w8a")) return {.format = "modelopt", .bits = 8};
+  StoredFormat out{.format = "modelopt mix"};
+  const Json* layers = member(quantised, "quantized_layers");
+  if (layers == nullptr || !layers->is_object()) return out;
+  for (const auto& [name, layer] : layers->items()) {
+    if (lower_text(layer, "quant_algo") == "mixed_precision") continue;
+    const StoredFormat own = of_algorithm(layer);
+    if (!own.bits) continue;
+    out.bits = std::max(out.bits.value_or(0), *own.bits);
+    if (own.group_size) out.group_size = std::max(out.group_size.value_or(0), *own.group_size);
+  }
   return out;
 }
 
@@ -82,9 +111,11 @@ StoredFormat of_method(const Json& quantised) {
   const std::string method = lower_text(quantised, "quant_method");
   if (method == "compressed-tensors") return of_groups(quantised);
   if (method == "modelopt" || method == "modelopt_fp4") {
-    return of_algorithm(lower_text(quantised, "quant_algo"));
+    return of_algorithm(quantised);
   }
-  if (method == "fp8" || method == "fbgemm_fp8") return {.format = "fp8", .bits = 8};
+  if (method == "fp8" || method == "fbgemm_fp8") {
+    return {.format = "fp8", .bits = 8, .group_size = group_size(quantised, {"weight_block_size"})};
+  }
   if (method == "mxfp4") return {.format = "mxfp4", .bits = 4};
   if (flag(quantised, "load_in_8bit")) return {.format = "bitsandbytes", .bits = 8};
   if (flag(quantised, "load_in_4bit")) return {.format = "bitsandbytes", .bits = 4};
@@ -94,21 +125,47 @@ StoredFormat of_method(const Json& quantised) {
   if (!out.bits) out.bits = number(quantised, "w_bit");
   if (!out.bits) out.bits = number(quantised, "nbits");
   if (!out.bits && method == "awq") out.bits = 4;
+  out.group_size = group_size(quantised, {"group_size", "q_group_size"});
   return out;
 }
 
 }  // namespace
 
 StoredFormat stored_format(const Json& config, const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  StoredFormat out;
   for (const Json* at : {&config, member(config, "text_config")}) {
     const Json* found = at == nullptr ? nullptr : member(*at, "quantization_config");
-    if (found != nullptr && found->is_object()) return of_method(*found);
+    if (found == nullptr) continue;
+    if (!found->is_object() || found->empty()) {
+      refuse(
+          ErrorCode::invalid_argument, path,
+          "quantization_config is no object that says a quant_method; of a checkpoint of numbers "
+          "leave it out");
+    }
+    out = of_method(*found);
+    if (!out.format) {
+      refuse(ErrorCode::invalid_argument, path,
+             "quantization_config.quant_method is missing, so nobody knows how the weights are "
+             "stored");
+    }
+    break;
   }
   const std::string beside = (std::filesystem::path(folder) / "hf_quant_config.json").string();
-  if (file_kind(beside) != FileKind::file) return {};
+  if (file_kind(beside) != FileKind::file) return out;
   const Json modelopt = read_json_file(beside);
   const Json* found = member(modelopt, "quantization");
-  return found == nullptr ? StoredFormat{} : of_algorithm(lower_text(*found, "quant_algo"));
+  const StoredFormat other = found == nullptr ? StoredFormat{} : of_algorithm(*found);
+  if (!out.format || !other.format) return out.format ? out : other;
+  if (out.bits == other.bits) return out;
+  const auto words = [](const StoredFormat& one) {
+    return one.bits ? fmt::format("{} of {:g} bits", *one.format, *one.bits) : *one.format;
+  };
+  refuse(
+      ErrorCode::invalid_argument, beside,
+      "quantization.quant_algo says {}, and quantization_config of the config.json beside it {}; "
+      "take away the one that is wrong",
+      words(other), words(out));
 }
 
 }  // namespace tessera

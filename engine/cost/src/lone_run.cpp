@@ -71,18 +71,6 @@ double group_size_of(const PricingContext& context, const Stage& stage, std::int
   return context.kernel_set.find(context.device(stage.members.front()), bitwidth)->group_size;
 }
 
-/// Groups of weights that share a scale lie along the inputs of a matrix.
-void check_groups(const PricingContext& context, const LoneRunQuery& query, double group_size) {
-  if (group_size <= 0) return;
-  for (const LayerShape& layer : context.model.layer_classes) {
-    for (const LinearShape& linear : shard(layer, query.tensor_parallel).linears) {
-      if (std::fmod(count(linear.in_features), group_size) == 0) continue;
-      refuse_run(fmt::format("groups of {:g} weights do not divide the {} inputs of {} at TP {}",
-                             group_size, linear.in_features, linear.name, query.tensor_parallel));
-    }
-  }
-}
-
 void check_kernels(const PricingContext& context, const std::vector<Stage>& stages,
                    const LoneRunQuery& query) {
   if (query.pipeline_parallel > context.model.num_layers) {
@@ -150,9 +138,8 @@ std::vector<double> latencies(const PricingContext& context, const std::vector<S
 
 MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>& stages,
                         const LoneRunQuery& query, double share) {
-  MemoryQuery asked{.preset = context.memory,
-                    .kv_bitwidth = query.kv_bitwidth,
-                    .mxfp4_experts = has_mxfp4_experts(context.model)};
+  MemoryQuery asked =
+      of_checkpoint({.preset = context.memory, .kv_bitwidth = query.kv_bitwidth}, context.model);
   Workload workload;
   workload.batch_size = query.batch_size;
   workload.prompt_tokens = count(query.prompt_tokens);
@@ -198,7 +185,9 @@ LoneRun lone_run(const PricingContext& asked, const LoneRunQuery& query) {
   const std::vector<Stage> stages = stages_of(context, query);
   check_kernels(context, stages, query);
   for (const Stage& stage : stages) {
-    check_groups(context, query, group_size_of(context, stage, query.bitwidth));
+    const double group_size = group_size_of(context, stage, query.bitwidth);
+    if (const auto why = why_groups_break(context.model, group_size, query.tensor_parallel))
+      refuse_run(*why);
   }
   const double share = count(query.num_layers) / count(context.model.num_layers);
   const double batch = count(query.batch_size);

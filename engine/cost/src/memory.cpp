@@ -124,9 +124,18 @@ double mxfp4_bytes(const LinearShape& linear) {
          32;
 }
 
-double gguf_bytes(const LinearShape& linear, std::int32_t bitwidth, bool mxfp4_experts) {
+// Of the layers that have the matrix in 16 bits, as many everywhere: which they are matters little.
+double kept_share(const LinearShape& linear, const MemoryQuery& query) {
+  for (const KeptLinear& kept : query.kept) {
+    if (kept.name == linear.name) return kept.share;
+  }
+  return 0;
+}
+
+double gguf_bytes(const LinearShape& linear, std::int32_t bitwidth, const MemoryQuery& query) {
   const double mixed = is_expert(linear) ? kGgufMxfp4Bits : gguf_bits(8);
-  const double bits = mxfp4_experts && bitwidth == 4 ? mixed : gguf_bits(bitwidth);
+  const double made = query.mxfp4_experts && bitwidth == 4 ? mixed : gguf_bits(bitwidth);
+  const double bits = query.file_bits.value_or(made);
   return count(linear.parameters()) * bits / 8;
 }
 
@@ -281,6 +290,14 @@ const RuntimeMemory& runtime_memory(const MemoryQuery& query) {
 
 bool has_mxfp4_experts(const ModelShape& model) { return model.family == "gpt_oss"; }
 
+MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model) {
+  query.mxfp4_experts = has_mxfp4_experts(model);
+  query.kept = model.checkpoint_kept;
+  if (model.checkpoint_format.value_or("").starts_with("gguf"))
+    query.file_bits = model.checkpoint_bits;
+  return query;
+}
+
 double layer_weight_bytes(const LayerShape& layer, double bitwidth, const MemoryQuery& query) {
   check_range(bitwidth, 1, 32, "bitwidth");
   check_range(query.group_size, 0, 1e9, "group_size");
@@ -288,17 +305,19 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
                                                       : count(layer.other_parameters) * kFp16Bytes;
   for (const LinearShape& linear : layer.linears) {
     if (query.preset == MemoryPreset::llama_cpp) {
-      bytes += gguf_bytes(linear, static_cast<std::int32_t>(bitwidth), query.mxfp4_experts);
+      bytes += gguf_bytes(linear, static_cast<std::int32_t>(bitwidth), query);
       continue;
     }
     if (query.mxfp4_experts && bitwidth == 4) {
       bytes += mxfp4_bytes(linear);
       continue;
     }
-    bytes += count(linear.parameters()) * bitwidth / 8;
+    double quantised = count(linear.parameters()) * bitwidth / 8;
     if (query.preset != MemoryPreset::llm_pq && bitwidth < 16) {
-      bytes += quantization_metadata_bytes(linear, bitwidth, query.group_size);
+      quantised += quantization_metadata_bytes(linear, bitwidth, query.group_size);
     }
+    const double kept = bitwidth < 16 ? kept_share(linear, query) : 0;
+    bytes += (1 - kept) * quantised + kept * count(linear.parameters()) * kFp16Bytes;
   }
   return bytes;
 }

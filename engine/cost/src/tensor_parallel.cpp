@@ -207,6 +207,19 @@ std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t
   return reason.empty() ? std::nullopt : std::optional(reason);
 }
 
+std::optional<std::string> why_groups_break(const ModelShape& model, double group_size,
+                                            std::int64_t degree, const GroupSplit& split) {
+  if (group_size <= 0) return std::nullopt;
+  for (const LayerShape& layer : model.layer_classes) {
+    for (const LinearShape& linear : shard(layer, degree, split).linears) {
+      if (std::fmod(static_cast<double>(linear.in_features), group_size) == 0) continue;
+      return fmt::format("groups of {:g} weights do not divide the {} inputs of {} at TP {}",
+                         group_size, linear.in_features, linear.name, degree);
+    }
+  }
+  return std::nullopt;
+}
+
 bool has_experts(const ModelShape& model) {
   const auto& classes = model.layer_classes;
   return std::any_of(classes.begin(), classes.end(),

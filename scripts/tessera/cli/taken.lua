@@ -67,10 +67,29 @@ function M.published_bits(model)
   return birth and birth.bitwidth
 end
 
+-- Bits of a weight in the types of GGUF that llama.cpp's kernels are priced at (Q3_K_M, Q4_K_M, Q8_0), scales included.
+local of_gguf = { { 3.9, 3 }, { 4.95, 4 }, { 8.6, 8 } }
+
+-- The bitwidth at which a checkpoint is planned: that of its weights, of a GGUF file the nearest that holds them; nil
+-- of one of numbers.
+local function planned_bits(model)
+  local bits, format = model.checkpoint_bits, model.checkpoint_format or ""
+  if not bits or not format:find "^gguf" then return bits end
+  for _, row in ipairs(of_gguf) do
+    if bits <= row[1] then return row[2] end
+  end
+  return 16
+end
+
 --- The bitwidths that are given; else that of a checkpoint that is quantised, as its name tells or as the model was
 --- published, in a list; nil for others. Nothing is gained by running it at more, and it is what was named.
 function M.bitwidths(model, given)
-  local named = type(model) ~= "string" and model.checkpoint_bits
+  local named = type(model) ~= "string" and planned_bits(model)
+  local is_unsaid = type(model) ~= "string" and model.checkpoint_format and not named and not given
+  if is_unsaid and hub.is_folder(model.checkpoint) then
+    core.raise("usage", ("%s is stored as %s, and nothing here says at how many bits a weight: give --bitwidths with "
+      .. "what its card says"):format(model.checkpoint, model.checkpoint_format), "--bitwidths")
+  end
   local bits = named or M.published_bits(model)
   for _, other in ipairs(named and named < 16 and given or {}) do
     if other ~= named then
@@ -106,6 +125,16 @@ local function unsaid_of_pcie(cluster)
   return lines
 end
 
+-- "; 16 bits: q_proj, experts.up_proj in 10 % of the layers"
+local function kept_words(model)
+  local words = {}
+  for _, kept in ipairs(model.checkpoint_kept or {}) do
+    words[#words + 1] = kept.share > 0.995 and kept.name
+      or ("%s in %.0f %% of the layers"):format(kept.name, kept.share * 100)
+  end
+  return #words > 0 and "; 16 bits: " .. table.concat(words, ", ") or ""
+end
+
 --- Lines that say which sheets were taken for names that fit several, what nobody said of cards on PCIe, and what
 --- the model's name tells of its weights; "" where there is nothing to say.
 function M.text(model, cluster)
@@ -114,9 +143,10 @@ function M.text(model, cluster)
   for _, line in ipairs(cluster and unsaid_of_pcie(cluster) or {}) do lines[#lines + 1] = line end
   local bits, format = model.checkpoint_bits, model.checkpoint_format
   if bits or format then
-    lines[#lines + 1] = ("%s: weights%s%s, by its %s\n"):format(model.checkpoint,
-      bits and (" of %g bits"):format(bits) or "", format and " as " .. format or "",
-      hub.is_folder(model.checkpoint) and "configuration" or "name")
+    local by = hub.is_gguf(model.checkpoint) and "file"
+      or hub.is_folder(model.checkpoint) and "configuration" or "name"
+    lines[#lines + 1] = ("%s: weights%s%s, by its %s%s\n"):format(model.checkpoint,
+      bits and (" of %.4g bits"):format(bits) or "", format and " as " .. format or "", by, kept_words(model))
   end
   return table.concat(lines)
 end

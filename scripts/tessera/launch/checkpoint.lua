@@ -36,6 +36,7 @@ local others = {
 
 -- Which of these a name tells; nil where none.
 local function of_others(name)
+  if hub.is_gguf(name) then return others.gguf end
   if hub.is_folder(name) then return nil end
   local format = core.model_id(name).format or core.model_id(name:match("[^/]*$"):gsub(":.*", "")).format
   return format and others[format:match "^%w+"]
@@ -44,8 +45,7 @@ end
 -- A checkpoint that was named outright, by --checkpoint or as the model: it is served as it is, or not at all.
 local function named(engine, name, bits, note, way_out)
   local _, uniform = schemes.bitwidths(engine)
-  local is_file = name:lower():find "%.gguf$"
-  if bits == 16 and uniform == 8 and engine.kernel_set.eight_bit == "fp8" and not is_file then
+  if bits == 16 and uniform == 8 and engine.kernel_set.eight_bit == "fp8" and not hub.is_gguf(name) then
     return { kind = "online", id = name, quantization = "fp8", note = note .. "; vLLM makes FP8 of it while it loads" }
   end
   if bits and bits ~= uniform then

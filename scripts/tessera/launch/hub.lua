@@ -84,6 +84,9 @@ end
 --- The name as it was typed, where that is more than the name of the shape; of a folder its path. Else nil.
 function M.typed(model) return model.checkpoint end
 
+--- Whether a name is that of a GGUF file.
+function M.is_gguf(name) return name ~= nil and name:lower():find "%.gguf$" ~= nil end
+
 --- Whether what was typed is a folder on this machine.
 function M.is_folder(typed) return typed ~= nil and typed:sub(1, 1) == "/" end
 

@@ -120,6 +120,10 @@ end
 local function weights_of(layout, engine, given)
   if given then return checkpoint.given(engine, given) end
   local id = hub.id_of(layout.model)
+  if hub.is_gguf(id) then
+    return { kind = "given", id = id, note = ("the file that was named, at its own types (%s)"):format(
+      layout.model.checkpoint_format or "gguf") }
+  end
   local bits = layout.model.checkpoint_bits or id and hub.bits_of_name(id) or 16
   if id and (bits < 16 or id:lower():find "gguf$") then
     core.refuse("plan:export.checkpoint", ("%s is quantised already, and the types of the plan's layers are made from "

@@ -1,11 +1,13 @@
 // How configurations say that weights are quantised, in the forms that the hub has.
 #include "tessera/core/stored_format.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "expect_error.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 
@@ -47,7 +49,6 @@ TEST(StoredFormatTest, IsThatOfTheConfiguration) {
        4},
       {R"({"quantization_config": {"quant_method": "hqq"}})", "hqq", std::nullopt},
       {R"({"quantization_config": {"quant_method": "hqq", "bits": 1e9}})", "hqq", std::nullopt},
-      {R"({"quantization_config": {"quant_method": 4, "bits": "x"}})", std::nullopt, std::nullopt},
       {R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})", "fp8", 8}};
   for (const Case& one : cases) expect_format(one);
 }
@@ -62,9 +63,69 @@ TEST(StoredFormatTest, OfCompressedTensorsIsThatOfAllGroups) {
   expect_format({groups(four).c_str(), "compressed-tensors w4a16", 4});
   expect_format({groups(w8a8).c_str(), "compressed-tensors w8a8", 8});
   expect_format({groups(fp8).c_str(), "fp8", 8});
-  expect_format({groups(four + "," + w8a8).c_str(), "compressed-tensors", std::nullopt});
+  expect_format({groups(four + "," + w8a8).c_str(), "compressed-tensors mix", 8});
   expect_format({groups(w8a8 + "," + broken).c_str(), "compressed-tensors", std::nullopt});
   expect_format({groups("").c_str(), "compressed-tensors", std::nullopt});
+}
+
+TEST(StoredFormatTest, HasTheGroupsThatNoCutMayPart) {
+  const auto group = [](const std::string& config) {
+    return stored_format(parse_json(R"({"quantization_config": )" + config + "}", ""), "/no")
+        .group_size;
+  };
+  EXPECT_EQ(group(R"({"quant_method": "awq", "bits": 4, "group_size": 64})"), 64);
+  EXPECT_EQ(group(R"({"quant_method": "gptq", "bits": 4, "group_size": -1})"), std::nullopt);
+  EXPECT_EQ(group(R"({"quant_method": "fp8", "weight_block_size": [64, 128]})"), 128);
+  EXPECT_EQ(group(R"({"quant_method": "fp8"})"), std::nullopt);
+  EXPECT_EQ(group(R"({"quant_method": "mxfp4"})"), std::nullopt);
+  EXPECT_EQ(group(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})"), 16);
+  EXPECT_EQ(group(R"({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights":
+      {"num_bits": 4, "group_size": 32}}}})"),
+            32);
+}
+
+TEST(StoredFormatTest, IsRefusedWhereTheConfigurationNamesNone) {
+  for (const char* config : {"{}", "[]", "\"awq\"", R"({"bits": "x"})", R"({"quant_method": 4})"}) {
+    const Json whole = parse_json(std::string(R"({"quantization_config": )") + config + "}", "");
+    test::expect_error(ErrorCode::invalid_argument, {"/m/config.json", "quantization_config"},
+                       [&] { stored_format(whole, "/m"); });
+  }
+}
+
+// Layers 1 to 3 of 4, by every way of saying so.
+TEST(StoredFormatTest, LeavesWhatItLeavesIn16Bits) {
+  ModelShape model;
+  model.num_layers = 4;
+  LayerShape layer;
+  layer.linears = {{"q_proj", 8, 8},
+                   {"gate_proj", 8, 8},
+                   {"experts.up_proj", 8, 8, 4, 1},
+                   {"shared_expert.up_proj", 8, 8}};
+  model.layer_classes = {layer};
+  model.layer_class = {0, 0, 0, 0};
+  const auto kept = [&](const std::string& key, const std::string& list) {
+    const Json config =
+        parse_json(R"({"quantization_config": {")" + key + "\": " + list + "}}", "");
+    std::string words;
+    for (const auto& [name, share] : kept_linears(kept_modules(config, "/no"), model))
+      words += fmt::format("{} {:g};", name, share);
+    return words;
+  };
+  EXPECT_EQ(kept("ignore", R"(["lm_head", "re:.*lm_head", "model.layers.0.mlp.gate"])"), "");
+  EXPECT_EQ(kept("ignore", R"(["re:.*self_attn.*", "re:vision_tower.*"])"), "q_proj 1;");
+  EXPECT_EQ(kept("ignore", R"(["re:.*mlp\\.(gate|up)_proj.*"])"), "gate_proj 1;");
+  EXPECT_EQ(kept("ignore", R"(["re:.*shared_expert.*"])"), "shared_expert.up_proj 1;");
+  EXPECT_EQ(kept("modules_to_not_convert", R"(["model.layers.*.self_attn", "model.embed_tokens"])"),
+            "q_proj 1;");
+  EXPECT_EQ(kept("modules_to_not_convert", R"(["model.layers.1.self_attn.q_proj",
+      "language_model.model.layers.2.self_attn.q_proj", "model.layers.2.mlp.gate_proj",
+      "model.layers.9.mlp.gate_proj"])"),
+            "gate_proj 0.25;q_proj 0.5;");
+  EXPECT_EQ(kept("llm_int8_skip_modules", R"(["self_attn", "mlp.experts", "up"])"),
+            "experts.up_proj 1;q_proj 1;");
+  EXPECT_EQ(kept("ignored_layers", R"(["model.layers.3.mlp"])"),
+            "experts.up_proj 0.25;gate_proj 0.25;shared_expert.up_proj 0.25;");
+  EXPECT_EQ(kept("ignore", "3"), "");
 }
 
 TEST(StoredFormatTest, MayStandBesideThePlainConfiguration) {
@@ -75,10 +136,24 @@ TEST(StoredFormatTest, MayStandBesideThePlainConfiguration) {
   };
   says(R"({"quantization": {"quant_algo": "NVFP4", "group_size": 16}})");
   expect_format({"{}", "nvfp4", 4}, folder.string());
-  // What config.json says itself counts.
-  expect_format({R"({"quantization_config": {"quant_method": "fp8"}})", "fp8", 8}, folder.string());
-  says(R"({"quantization": {"quant_algo": null}})");
-  expect_format({"{}", "modelopt", std::nullopt}, folder.string());
+  expect_format({R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})",
+                 "nvfp4", 4},
+                folder.string());
+  // Two quantisations are one too many.
+  test::expect_error(ErrorCode::invalid_argument,
+                     {"hf_quant_config.json", "quantization.quant_algo says nvfp4 of 4 bits",
+                      "quantization_config of the config.json beside it fp8 of 8 bits"},
+                     [&] {
+                       stored_format(
+                           parse_json(R"({"quantization_config": {"quant_method": "fp8"}})", ""),
+                           folder.string());
+                     });
+  says(R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})");
+  expect_format({"{}", std::nullopt, std::nullopt}, folder.string());
+  says(R"({"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {
+      "model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4", "group_size": 16},
+      "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}}}})");
+  expect_format({"{}", "modelopt mix", 8}, folder.string());
   says("{");
   EXPECT_THROW(stored_format(parse_json("{}", "config"), folder.string()), Error);
   std::filesystem::remove_all(folder);

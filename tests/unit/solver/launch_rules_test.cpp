@@ -62,6 +62,34 @@ TEST(LaunchRules, NothingStandsInTheWayOfEqualStages) {
               IsEmpty());
 }
 
+// A model whose rows of 2 x 3 x 128 inputs are cut, and 4-bit weights in groups of 128.
+TEST(LaunchRules, GroupsThatACutParts) {
+  const auto found = [](std::int64_t degree, std::int32_t bitwidth, const ModelShape& named = {}) {
+    cost::PricingContext context = context_on("8xL4", "vllm");
+    context.model = named;
+    LayerShape layer;
+    layer.linears = {{"up_proj", 1024, 768}, {"down_proj", 768, 1024}};
+    layer.num_heads = layer.num_kv_heads = 8;
+    context.model.layer_classes = {layer};
+    std::vector<std::int64_t> gpus;
+    for (std::int64_t i = 0; i < degree; ++i) gpus.push_back(i);
+    return launch_obstacles(Runtime::vllm, context, placed({{0, "L4", gpus, bitwidth}}), 0);
+  };
+  EXPECT_THAT(found(2, 4), IsEmpty());
+  EXPECT_THAT(found(4, 16), IsEmpty());
+  EXPECT_THAT(found(4, 4),
+              ElementsAre("groups of 128 weights do not divide the 192 inputs of "
+                          "down_proj at TP 4, and vLLM loads whole groups on every GPU"));
+  ModelShape named;
+  named.checkpoint_format = "awq";
+  named.checkpoint_bits = 4;
+  named.checkpoint_group_size = 64;
+  EXPECT_THAT(found(4, 4, named), IsEmpty());
+  EXPECT_THAT(found(8, 4, named), ElementsAre(HasSubstr("groups of 64")));
+  named.checkpoint_group_size.reset();  // a scale of a channel
+  EXPECT_THAT(found(8, 4, named), IsEmpty());
+}
+
 TEST(LaunchRules, SplitsOfGroups) {
   const auto found = [](Runtime runtime, const cost::GroupSplit& split,
                         const std::vector<On>& stages) {

@@ -51,6 +51,14 @@ struct LinearShape {
   friend bool operator==(const LinearShape&, const LinearShape&) = default;
 };
 
+/// Matrices of a kind that a checkpoint quantised already keeps in 16 bits.
+struct KeptLinear {
+  std::string name;  ///< of LinearShape
+  double share = 1;  ///< of the layers
+
+  friend bool operator==(const KeptLinear&, const KeptLinear&) = default;
+};
+
 /// A decoder layer, free of family names: matrices, attention geometry, and what stays in FP16.
 struct LayerShape {
   std::vector<LinearShape> linears;
@@ -110,6 +118,9 @@ struct ModelShape {
   /// that is more than the name of the shape; how its weights are stored, as far as the name tells.
   std::optional<std::string> checkpoint, checkpoint_format;
   std::optional<double> checkpoint_bits;
+  /// Weights along the inputs of its matrices that share a scale, where a cut must not part them.
+  std::optional<std::int64_t> checkpoint_group_size;
+  std::vector<KeptLinear> checkpoint_kept;
 
   const LayerShape& layer(std::int64_t index) const {
     return layer_classes[static_cast<std::size_t>(layer_class[static_cast<std::size_t>(index)])];
@@ -200,6 +211,14 @@ struct Fields<LinearShape> {
 };
 
 template <>
+struct Fields<KeptLinear> {
+  static constexpr auto list =
+      std::tuple{field<&KeptLinear::name>({.name = "name", .doc = "Name of the matrix"}),
+                 field<&KeptLinear::share>(
+                     {.name = "share", .doc = "Share of the layers", .min = 0, .max = 1})};
+};
+
+template <>
 struct Fields<LayerShape> {
   static constexpr auto list = std::tuple{
       field<&LayerShape::linears>({.name = "linears", .doc = "Matrices"}),
@@ -276,7 +295,19 @@ struct Fields<ModelShape> {
                                            .unit = "bits",
                                            .min = 1,
                                            .max = 16,
-                                           .in_file = InFile::when_set})};
+                                           .in_file = InFile::when_set}),
+      field<&ModelShape::checkpoint_group_size>(
+          {.name = "checkpoint_group_size",
+           .doc = "Weights along a matrix's inputs that share a scale there, or a side of its FP8 "
+                  "blocks, by its configuration",
+           .unit = "weights",
+           .min = 1,
+           .max = 1 << 24,
+           .in_file = InFile::when_set}),
+      field<&ModelShape::checkpoint_kept>(
+          {.name = "checkpoint_kept",
+           .doc = "Matrices that it keeps in 16 bits, and in which share of the layers",
+           .in_file = InFile::when_set})};
   /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
   /// every count of ModelShape is positive and free of overflow.
   static void check(const ModelShape& model, const FieldPath& path);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tessera/core/device.h"
 #include "tessera/core/enum_names.h"
@@ -62,8 +63,14 @@ struct MemoryQuery {
       128;  ///< weights that share one scale and zero point; 0: one per output channel
   RuntimeVersion version = {};  ///< of vLLM
   bool mxfp4_experts = false;   ///< 4 bits are MXFP4 of the experts alone, see has_mxfp4_experts
+  std::vector<KeptLinear> kept = {};  ///< in 16 bits whatever a layer has: ModelShape's
+  /// llama_cpp: of a weight of a GGUF file that is served as it is; else by the plan's bitwidths.
+  std::optional<double> file_bits = {};
   std::int32_t head_bitwidth = 16;  ///< llama_cpp: of the layers that the LM head's type follows
 };
+
+/// The query for a checkpoint of the model: what of it is quantised, and how.
+MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model);
 
 /// Whether a model is published in MXFP4 (gpt-oss): its experts, all else in BF16.
 bool has_mxfp4_experts(const ModelShape& model);

@@ -37,6 +37,11 @@ std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t
 /// The same of a split, which may also be of no group of this size, or of a model without experts.
 std::optional<std::string> why_not_sharded(const ModelShape& model, std::int64_t degree,
                                            const GroupSplit& split);
+/// Why a cut breaks groups of `group_size` weights that share a scale, which lie along the inputs
+/// of a matrix ("groups of 128 weights do not divide the 14784 inputs of down_proj at TP 2");
+/// absent where it breaks none, and where there are none (0).
+std::optional<std::string> why_groups_break(const ModelShape& model, double group_size,
+                                            std::int64_t degree, const GroupSplit& split = {});
 /// Whether a model has experts that may be spread.
 bool has_experts(const ModelShape& model);
 

@@ -27,6 +27,13 @@ std::optional<std::string> device_obstacle(Runtime runtime, const std::string& d
 std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
                                            const std::vector<std::int32_t>& bitwidths,
                                            const std::string& device, double compute_capability);
+/// Why vLLM does not load weights of a bitwidth cut over `degree` devices: a device needs whole
+/// groups of weights that share a scale, or whole FP8 blocks. They are the checkpoint's, else those
+/// of the copy that is made: the kernel's, or as many times half as many as divide the whole
+/// matrices.
+std::optional<std::string> cut_obstacle(Runtime runtime, const ModelShape& model,
+                                        const cost::KernelRule& rule, std::int32_t bitwidth,
+                                        std::int64_t degree, const cost::GroupSplit& split);
 /// Why llama.cpp does not share layers among devices of a kind (--split-mode tensor, builds from
 /// April 2026 on; docs/multi-gpu.md and pull request 19378 of ggml-org/llama.cpp).
 std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t kv_bitwidth);
