@@ -24,8 +24,6 @@ constexpr std::uint32_t kNoId = 0xFFFF'FFFF;
 // llama_token_type.
 enum TokenType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekken =
@@ -197,7 +195,7 @@ class Reader {
         add_class(is_numeric, Behavior::isolated);
         return add_byte_level(prefix, true);
       case Cut::llama3:
-        add_split(kLlama3);
+        add_split(kLlama3Expression);
         break;
       case Cut::qwen2:
         parts_.normalizers.push_back(std::make_unique<UnicodeNormalizer>(Form::nfc));

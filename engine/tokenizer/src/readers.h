@@ -22,6 +22,16 @@ std::shared_ptr<const Tokenizer> load_hugging_face(const std::string& path);
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& path);
 std::shared_ptr<const Tokenizer> load_gguf(const std::string& path);
 
+/// A tokenizer.model in the form of Llama 3, which is tiktoken's, and Mistral's tekken.json.
+std::shared_ptr<const Tokenizer> load_tiktoken(const std::string& path);
+std::shared_ptr<const Tokenizer> load_tekken(const std::string& path);
+/// Whether a file begins like one of tiktoken.
+bool is_tiktoken(std::string_view file);
+
+/// How Llama 3 cuts text.
+inline constexpr const char* kLlama3Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 /// What the files beside a tokenizer say about it; each may be absent.
 struct Companions {
   std::optional<std::string> bos_token, eos_token;           // tokenizer_config.json

@@ -19,10 +19,13 @@ bool is_gguf(const std::string& path) { return std::filesystem::path(path).exten
 std::shared_ptr<const Tokenizer> load_file(const std::string& path) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (is_gguf(path)) return load_gguf(path);
+  if (std::filesystem::path(path).filename() == "tekken.json") return load_tekken(path);
   if (extension == ".json") return load_hugging_face(path);
-  if (extension == ".model") return load_sentencepiece(path);
+  if (extension == ".model")
+    return is_tiktoken(read_file(path)) ? load_tiktoken(path) : load_sentencepiece(path);
   refuse(ErrorCode::unsupported, quote(path, 300),
-         "no tokenizer by its name; tokenizer.json, tokenizer.model and *.gguf are read");
+         "no tokenizer by its name; tokenizer.json, tokenizer.model, tekken.json and *.gguf are "
+         "read");
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& path) {
            "no such file or folder; a tokenizer is read from the model's folder on this machine");
   }
   if (file_kind(path) != FileKind::folder) return load_file(path);
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
     const std::string file = (std::filesystem::path(path) / name).string();
     if (file_kind(file) != FileKind::none) return load_file(file);
   }
@@ -45,7 +48,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& path) {
   }
   if (gguf.size() == 1) return load_gguf(gguf.front());
   refuse(ErrorCode::not_found, quote(path, 300),
-         gguf.empty() ? "the folder has neither tokenizer.json nor tokenizer.model"
+         gguf.empty() ? "the folder has neither tokenizer.json, tokenizer.model nor tekken.json"
                       : "the folder has several GGUF files and no tokenizer.json; name one");
 }
 

@@ -77,6 +77,22 @@ TEST_P(Reference, CutsWikiText) {
   expect_wikitext(*tokenizer, GetParam(), *text);
 }
 
+// Llama 3's tokenizer.model and Mistral's tekken.json, by
+// tests/reference/make_tiktoken_fixtures.py.
+TEST(Tiktoken, CutsAndJoinsTexts) {
+  const auto llama3 = Tokenizer::load(test::fixture("tiktoken"));
+  expect_answers(*llama3, "tiktoken");
+  EXPECT_EQ(llama3->vocab_size(), 480 + 256);
+  EXPECT_EQ(llama3->bos_token_id(), 480);
+  EXPECT_EQ(llama3->stop_token_ids(), (std::vector<std::int32_t>{481, 489}));
+  EXPECT_EQ(llama3->token(489), "<|eot_id|>");
+  const auto tekken = Tokenizer::load(test::fixture("tekken"));
+  expect_answers(*tekken, "tekken");
+  EXPECT_EQ(tekken->vocab_size(), 410);  // of 480 that the file holds, and 10 special ones
+  EXPECT_EQ(tekken->token(9), "<SPECIAL_9>");
+  EXPECT_EQ(tekken->eos_token_id(), 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Family, Reference,
                          testing::Values("gpt2", "opt", "roberta", "llama3", "qwen2", "smollm",
                                          "bloom", "falcon", "llama2", "mistral", "gemma", "unigram",

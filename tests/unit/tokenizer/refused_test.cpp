@@ -1,4 +1,6 @@
 // Tokenizers that are broken, hostile or not understood: one clear error each, at once.
+#include <fmt/format.h>
+
 #include "expect_error.h"
 #include "fixtures.h"
 #include "folder.h"
@@ -273,6 +275,26 @@ TEST_F(RefusedSentencePiece, WhatIsNoMessage) {
         std::string(11, '\xFF'), field(1, "\x0A\x05")}) {
     refuses_with(added, "no SentencePiece model in");
   }
+}
+
+TEST_F(Refused, VocabulariesOfTiktokenThatAreBroken) {
+  const auto model = [&](const std::string& content, const std::vector<std::string>& words) {
+    expect_error(ErrorCode::invalid_argument, words,
+                 [&] { Tokenizer::load(file("tokenizer.model", content)); });
+  };
+  model("IQ== 0\nIg== 2\n", {"tokenizer.model", "line 2 is no token of rank 1", "Ig== 2"});
+  model("IQ== 0\nIg 1\n", {"tokenizer.model", "token 1, 'Ig'", "base64"});
+  model("IQ== 0\nIQ== 1\n", {"tokenizer.model", "'!'"});
+  const auto tekken = [&](const char* config, const char* vocab, const char* word) {
+    const std::string content =
+        fmt::format(R"({{"config": {{"pattern": "a"{}}}, "vocab": [{}]}})", config, vocab);
+    expect_error(ErrorCode::invalid_argument, {"tekken.json", word},
+                 [&] { Tokenizer::load(file("tekken.json", content)); });
+  };
+  const char* sizes = R"(, "default_vocab_size": 9, "default_num_special_tokens": 3)";
+  tekken("", "", "default_vocab_size");
+  tekken(sizes, R"({"rank": 1, "token_bytes": "IQ=="})", "vocab[0]: rank");
+  tekken(sizes, R"({"rank": 0, "token_bytes": "!"})", "token 0, '!'");
 }
 
 TEST_F(Refused, FilesThatAreNoTokenizer) {

@@ -22,8 +22,9 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// @param path a folder with tokenizer.json or tokenizer.model (the former is taken where both
-  /// are), one of these files, or a GGUF file, whose vocabulary is read. Beside tokenizer.json and
+  /// @param path a folder with tokenizer.json, tokenizer.model (SentencePiece's, or tiktoken's as
+  /// Llama 3 has it) or Mistral's tekken.json (the first of these that is there), one of these
+  /// files, or a GGUF file, whose vocabulary is read. Beside tokenizer.json and
   /// tokenizer.model, tokenizer_config.json, config.json and generation_config.json say which
   /// tokens begin and end a text.
   /// @throws Error{not_found} without such a file, Error{io} for what cannot be read,
