@@ -10,6 +10,9 @@ local ts = require "tessera"
 local M = {}
 
 local most_devices = 64
+-- Servers compute longer prompts in pieces (vLLM's max_num_batched_tokens: 8,192 at most, on most GPUs 2,048), so that
+-- buffers grow no further.
+local longest_whole_tokens, chunk_tokens = 8192, 2048
 -- Devices of a node, which share every layer; more nodes are stages after one another.
 local node_devices = 8
 
@@ -45,7 +48,10 @@ local function problem_of(model, device, count, bitwidth, given)
   return ts.problem {
     model = model, cluster = cluster, kernel_set = given.kernel_set, bitwidths = { bitwidth },
     tensor_parallel = { math.min(count, node_devices) },
-    workload = { prompt_tokens = given.context_tokens - 1, output_tokens = 1, batch_size = given.batch_size },
+    workload = {
+      prompt_tokens = given.context_tokens - 1, output_tokens = 1, batch_size = given.batch_size,
+      chunk_tokens = given.context_tokens > longest_whole_tokens and chunk_tokens or nil,
+    },
   }
 end
 
