@@ -113,6 +113,13 @@ TEST(PagedAttention, IsNearTheDefinitionForEveryForm) {
     form.scale *= 2;
     expect_definition(cache, batch, form);
     if (::testing::Test::HasFatalFailure()) return;
+    // Sinks far below the scores, among them and far above, where little or nothing else is seen.
+    std::vector<float> sinks;
+    for (std::int64_t h = 0; h < c.num_heads; ++h)
+      sinks.push_back(static_cast<float>(h % 4 == 3 ? 200 : 3 * (h % 4) - 3));
+    form.sinks = sinks.data();
+    expect_definition(cache, batch, form);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

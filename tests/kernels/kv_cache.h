@@ -160,7 +160,7 @@ inline std::vector<double> expected_head(const KvCache& cache, const AttentionFo
     score.push_back(sum);
   }
   const double largest = *std::max_element(score.begin(), score.end());
-  double total = 0;
+  double total = form.sinks == nullptr ? 0 : std::exp(form.sinks[head] - largest);
   for (double& v : score) total += v = std::exp(v - largest);
   for (std::int64_t key = first; key <= position; ++key) {
     for (std::int64_t i = 0; i < dims; ++i) {

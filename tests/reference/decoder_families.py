@@ -171,4 +171,140 @@ FAMILIES = {
                                  "long_factor": [1.0, 2.0, 3.0, 4.0]}),
         "rope_scaling longrope: long factors for the prompt of 21, short ones for that of 9; BF16 file", [NO_SCALING],
         "bfloat16"),
+    "phi": Family(
+        llama_like(hf.PhiConfig, partial_rotary_factor=0.5, rope_theta=10000.0),
+        "attention and MLP in parallel behind one LayerNorm, rope of half a head, biases, that of the head too; BF16 file",
+        [{"partial_rotary_factor": 1.0}, {"hidden_act": "relu"}], "bfloat16"),
+    "phi_qk_norm": Family(
+        llama_like(hf.PhiConfig, qk_layernorm=True, partial_rotary_factor=0.5, layer_norm_eps=1e-3),
+        "LayerNorms of q and k with biases; BF16 file", [{"layer_norm_eps": 1e-1}], "bfloat16"),
+    "glm": Family(
+        llama_like(hf.GlmConfig, head_dim=16, attention_bias=True, rope_theta=10000.0),
+        "interleaved rope of half a head, fused gate_up, biases of q, k and v; BF16 file",
+        [{"partial_rotary_factor": 1.0}], "bfloat16"),
+    "glm4": Family(
+        llama_like(hf.Glm4Config, head_dim=16, rope_theta=10000.0),
+        "as glm with norms after attention and MLP too; BF16 file", [{"partial_rotary_factor": 1.0}], "bfloat16"),
+    "olmo": Family(
+        llama_like(hf.OlmoConfig, clip_qkv=0.5, rope_theta=10000.0),
+        "LayerNorms without weights, clip_qkv; BF16 file", [{"clip_qkv": None}], "bfloat16"),
+    "olmo2": Family(
+        llama_like(hf.Olmo2Config, rope_theta=10000.0),
+        "norms of what attention and MLP give alone, norms of q and k over all heads; BF16 file",
+        [{"rope_theta": 100.0}], "bfloat16"),
+    "olmo3": Family(
+        llama_like(hf.Olmo3Config, num_hidden_layers=3, sliding_window=6, rope_theta=100.0, rope_scaling=YARN,
+                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        "as olmo2, windows of 6, where rope is without yarn; BF16 file",
+        [NO_SCALING, {"sliding_window": 64}], "bfloat16"),
+    "granite": Family(
+        llama_like(hf.GraniteConfig, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
+                   logits_scaling=2.0, rope_theta=10000.0),
+        "multipliers of embeddings, attention, residuals and logits; BF16 file",
+        [{"embedding_multiplier": 1.0}, {"attention_multiplier": 0.35}, {"residual_multiplier": 1.0},
+         {"logits_scaling": 1.0}], "bfloat16"),
+    "cohere": Family(
+        llama_like(hf.CohereConfig, logit_scale=0.5, rope_theta=10000.0),
+        "in parallel behind one LayerNorm without bias, interleaved rope, logit_scale, tied; BF16 file",
+        [{"logit_scale": 1.0}, {"layer_norm_eps": 1e-1}], "bfloat16"),
+    "cohere_qk_norm": Family(
+        llama_like(hf.CohereConfig, logit_scale=0.5, use_qk_norm=True, rope_theta=10000.0),
+        "as cohere, a LayerNorm of its own for every head of q and k; BF16 file", [], "bfloat16"),
+    "cohere2": Family(
+        llama_like(hf.Cohere2Config, num_hidden_layers=3, logit_scale=0.5, sliding_window=6, rope_theta=10000.0,
+                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        "as cohere, windows of 6, no positions outside of them; BF16 file", [{"sliding_window": 64}], "bfloat16"),
+    "starcoder2": Family(
+        llama_like(hf.Starcoder2Config, rope_theta=10000.0),
+        "LayerNorms, biases, GELU by tanh without gate, tied; BF16 file", [{"hidden_act": "relu"}], "bfloat16"),
+    "gpt_neox": Family(
+        llama_like(hf.GPTNeoXConfig, rotary_pct=0.25, rotary_emb_base=100, num_attention_heads=2),
+        "as Pythia: in parallel behind two norms, qkv interleaved by head, rope of a quarter of a head; BF16 file",
+        [{"rotary_pct": 1.0}, {"hidden_act": "relu"}], "bfloat16"),
+    "gpt_neox_sequential": Family(
+        llama_like(hf.GPTNeoXConfig, num_key_value_heads=4, rotary_pct=1.0, rotary_emb_base=100, use_parallel_residual=False),
+        "MLP after attention, rope of whole heads; BF16 file", [], "bfloat16"),
+    "stablelm": Family(
+        llama_like(hf.StableLmConfig, use_qkv_bias=True, partial_rotary_factor=0.25, num_attention_heads=2,
+                   num_key_value_heads=2, rope_theta=100.0),
+        "LayerNorms, a gate, biases of q, k and v, rope of a quarter of a head; BF16 file",
+        [{"partial_rotary_factor": 0.5}], "bfloat16"),
+    "stablelm_parallel": Family(
+        llama_like(hf.StableLmConfig, use_parallel_residual=True, qk_layernorm=True, num_attention_heads=2,
+                   num_key_value_heads=1, rope_theta=100.0),
+        "as StableLM 2 12B: in parallel behind one norm, a LayerNorm of its own for every head of q and k; BF16 file",
+        [], "bfloat16"),
+    "gpt_oss": Family(
+        llama_like(hf.GptOssConfig, num_hidden_layers=3, head_dim=16, intermediate_size=24, num_local_experts=4,
+                   num_experts_per_tok=2, sliding_window=6, rope_scaling=YARN | {"truncate": False}, rope_theta=100.0,
+                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        "sinks, windows of 6, experts with biases and clamped SwiGLU, gate and up side by side; BF16 file",
+        [NO_SCALING, {"sliding_window": 64}, {"num_experts_per_tok": 1}], "bfloat16"),
+    "smollm3": Family(
+        llama_like(hf.SmolLM3Config, num_hidden_layers=3, no_rope_layers=[1, 0, 1], rope_theta=10000.0),
+        "no positions in the layers that no_rope_layers says, tied; BF16 file",
+        [{"no_rope_layers": [1, 1, 1]}], "bfloat16"),
+    "mpt": Family(
+        hf.MptConfig(vocab_size=VOCABULARY, d_model=32, n_heads=4, n_layers=2, max_seq_len=64),
+        "ALiBi, LayerNorms without biases, fused qkv, tied; BF16 file", [], "bfloat16"),
+    "gpt_neo": Family(
+        hf.GPTNeoConfig(vocab_size=VOCABULARY, hidden_size=32, num_layers=2, num_heads=4, intermediate_size=48,
+                        max_position_embeddings=64, window_size=6, attention_types=[[["global", "local"], 1]],
+                        bos_token_id=1, eos_token_id=2),
+        "scores without scale, a window of 6 in every second layer, learned positions, tied; BF16 file",
+        [{"window_size": 64}], "bfloat16"),
+    "gpt_bigcode": Family(
+        hf.GPTBigCodeConfig(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64, n_inner=48,
+                            bos_token_id=1, eos_token_id=2),
+        "as StarCoder: one key head, learned positions, tied; BF16 file", [], "bfloat16"),
+    "exaone4": Family(
+        llama_like(hf.Exaone4Config, num_hidden_layers=3, sliding_window=6, rope_theta=10000.0,
+                   layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        "norms of outputs alone, norms of q and k, windows of 6, no positions outside of them; BF16 file",
+        [{"sliding_window": 64}], "bfloat16"),
+    "seed_oss": Family(
+        llama_like(hf.SeedOssConfig, head_dim=16, attention_bias=True, attention_out_bias=True, rope_theta=10000.0),
+        "Llama with biases of attention, heads wider than hidden_size / heads; BF16 file", [], "bfloat16"),
+    "arcee": Family(
+        llama_like(hf.ArceeConfig, rope_theta=10000.0), "squared ReLU without gate; BF16 file",
+        [{"hidden_act": "relu"}], "bfloat16"),
+    "nemotron": Family(
+        llama_like(hf.NemotronConfig, norm_eps=1e-3, rope_theta=10000.0),
+        "LayerNorms whose weights are kept less 1, squared ReLU, rope of half a head; BF16 file",
+        [{"norm_eps": 1e-1}, {"partial_rotary_factor": 1.0}], "bfloat16"),
+    "helium": Family(
+        llama_like(hf.HeliumConfig, head_dim=8, rope_theta=10000.0), "interleaved rope; BF16 file", [], "bfloat16"),
+    "hunyuan_dense": Family(
+        llama_like(hf.HunYuanDenseV1Config, head_dim=16, rope_theta=10000.0),
+        "norms of q and k after rope; BF16 file", [{"rope_theta": 100.0}], "bfloat16"),
+    "ernie4_5": Family(
+        llama_like(hf.Ernie4_5Config, head_dim=16, use_bias=True, rope_theta=10000.0),
+        "interleaved rope, all biases, tied; BF16 file", [{"rope_theta": 100.0}], "bfloat16"),
+    "granitemoe": Family(
+        llama_like(hf.GraniteMoeConfig, intermediate_size=24, num_local_experts=4, num_experts_per_tok=2,
+                   embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=2.0,
+                   rope_theta=10000.0),
+        "granite with stacked experts; BF16 file", [{"num_experts_per_tok": 1}, {"residual_multiplier": 1.0}],
+        "bfloat16"),
+    "olmoe": Family(
+        llama_like(hf.OlmoeConfig, intermediate_size=24, num_experts=4, num_experts_per_tok=2, rope_theta=10000.0),
+        "experts without renormalisation, norms of q and k over all heads; BF16 file",
+        [{"norm_topk_prob": True}, {"num_experts_per_tok": 1}], "bfloat16"),
+    "dots1": Family(
+        llama_like(hf.Dots1Config, num_hidden_layers=3, moe_intermediate_size=16, n_routed_experts=4,
+                   num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True,
+                   routed_scaling_factor=1.5, n_group=1, topk_group=1, rope_theta=10000.0),
+        "experts chosen by sigmoid and correction, scaled, shared ones beside them, first layer dense; BF16 file",
+        [{"norm_topk_prob": False}, {"routed_scaling_factor": 1.0}], "bfloat16"),
+    "glm4_5": Family(
+        llama_like(hf.Glm4MoeConfig, num_hidden_layers=3, head_dim=16, moe_intermediate_size=16, n_routed_experts=4,
+                   num_experts_per_tok=2, n_shared_experts=1, first_k_dense_replace=1, attention_bias=True,
+                   use_qk_norm=True, routed_scaling_factor=2.0, n_group=1, topk_group=1, rope_theta=10000.0),
+        "as dots1, rope of half a head, biases of q, k and v; BF16 file", [{"partial_rotary_factor": 1.0}],
+        "bfloat16"),
+    "ernie4_5_moe": Family(
+        llama_like(hf.Ernie4_5_MoeConfig, num_hidden_layers=3, moe_intermediate_size=16, moe_num_experts=4, moe_k=2,
+                   moe_num_shared_experts=2, moe_layer_start_index=1, rope_theta=10000.0),
+        "experts chosen by softmax and correction, shared ones beside them, first layer dense; BF16 file",
+        [{"moe_k": 1}], "bfloat16"),
 }

@@ -52,8 +52,10 @@ def new_model(config, state=None):
     """The model in float32; `state` as of another model of the same tensors."""
     config = copy.deepcopy(config)
     config._attn_implementation = attention_of(config)
-    model = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation=attention_of(config), dtype=torch.float32)
+    # Without initial weights: StableLM's fail for norms that have no bias, and all are set later.
+    with transformers.modeling_utils.no_init_weights():
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, attn_implementation=attention_of(config), dtype=torch.float32)
     if state is not None:
         model.load_state_dict(state)
     return model.eval()
@@ -74,6 +76,9 @@ def randomise(model, dtype, generator):
                 else:
                     value = 0.2 * noise
                 parameter.copy_(value.to(dtype).float())
+            for key, buffer in module.named_buffers(recurse=False):
+                if key == "e_score_correction_bias":  # kept in the file, in float32
+                    buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
     model.tie_weights()
 
 
@@ -113,17 +118,32 @@ def check_changes(name, model, prompts, expected):
     return smallest
 
 
+def ranking_of(module, given, found):
+    """What a router sorts experts by; modules that answer with their choice are asked again."""
+    if torch.is_tensor(found):
+        return found
+    scores = torch.nn.functional.linear(given[0].flatten(0, -2), module.weight, getattr(module, "bias", None))
+    correction = getattr(module, "e_score_correction_bias", None)
+    return scores if correction is None else scores.sigmoid() + correction
+
+
 def check_routers(name, model, prompts):
-    def check(module, given, scores):
-        chosen = model.config.num_experts_per_tok
+    config = model.config
+    experts, chosen = (next((getattr(config, key) for key in keys if hasattr(config, key)), None) for keys in [
+        ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"], ["num_experts_per_tok", "moe_k"]])
+
+    def check(module, given, found):
+        scores = ranking_of(module, given, found)
         ranked = scores.reshape(-1, scores.shape[-1]).sort(-1, descending=True).values
         margin = (ranked[:, chosen - 1] - ranked[:, chosen]).min().item()
         if not margin > LEAST_MARGIN:
             fail(f"{name}: an expert is chosen by a margin of {margin:.2g}; take another seed")
 
-    experts = getattr(model.config, "num_local_experts", getattr(model.config, "num_experts", None))
     handles = [module.register_forward_hook(check) for key, module in model.named_modules()
-               if key.endswith(".gate") and getattr(module, "out_features", None) == experts]
+               if experts is not None and key.endswith((".gate", ".router", ".router.layer"))
+               and getattr(module, "weight", torch.empty(0)).shape[:1] == (experts,)]
+    if experts is not None and not handles:
+        fail(f"{name}: no router of {experts} experts is found")
     logits_of(model, prompts)
     for handle in handles:
         handle.remove()

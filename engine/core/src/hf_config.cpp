@@ -182,6 +182,7 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
     const auto name = entry.get<std::string>();
     // How early conversions of Llama 1 spelt it.
     if (model_type == "llama" && name == "LLaMAForCausalLM") continue;
+    if (model_type == "mpt" && name == "MptForCausalLM") continue;  // transformers' own class
     if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
       refuse_family(config.path(), fmt::format("architectures says {}, which is not the decoder of "
                                                "model_type {}",

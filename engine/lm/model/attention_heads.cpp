@@ -14,6 +14,10 @@ Description described(const LoadRequest& request) {
   const auto weights = weights::Weights::open(request.path);
   Description description = describe(*weights, weights::model_of(*weights));
   description.ropes.clear();  // queries and keys come rotated
+  if (description.sinks) {
+    refuse(ErrorCode::unsupported, "attention_elsewhere",
+           "heads of {} have sinks, which are not sent", description.shape.family);
+  }
   return description;
 }
 
@@ -70,8 +74,8 @@ class DecoderHeads final : public AttentionHeads {
     if (slopes != nullptr) slopes += layer.num_heads - heads;
     const Memory made = backend_->allocate(step_.num_tokens * query * 4);
     backend_->attention(all.part(0, query), step_.tables,
-                        attention_form(description_, layer_index, heads, slopes), blocks,
-                        {static_cast<float*>(made.get()), step_.num_tokens, query, query});
+                        attention_form(description_, layer_index, heads, {.alibi_slopes = slopes}),
+                        blocks, {static_cast<float*>(made.get()), step_.num_tokens, query, query});
     std::vector<float> out(static_cast<std::size_t>(step_.num_tokens * query));
     backend_->download(made.get(), std::ssize(out) * 4, out.data());
     return out;

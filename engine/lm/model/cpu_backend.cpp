@@ -89,6 +89,24 @@ class CpuBackend final : public Backend {
   void softcap(float cap, Rows2d x) const override {
     each(x, [cap](float value) { return cap * std::tanh(value / cap); });
   }
+  void clamp(float most, Rows2d x) const override {
+    each(x, [most](float value) { return std::clamp(value, -most, most); });
+  }
+  void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const override {
+    for_rows("clamped_swiglu", gate.rows, gate.columns * 4,
+             [&](std::int64_t first, std::int64_t last) {
+               for (std::int64_t row = first; row < last; ++row) {
+                 float* g = gate.data + row * gate.stride;
+                 const float* u = up.data + row * up.stride;
+                 for (std::int64_t c = 0; c < gate.columns; ++c) {
+                   const float x = std::min(g[c], limit);
+                   const float slope = static_cast<float>(kClampedSwigluSlope);
+                   g[c] = (std::clamp(u[c], -limit, limit) + 1) * x / (1 + std::exp(-slope * x));
+                 }
+               }
+               return Status::ok;
+             });
+  }
   void rotate(const kernels::RopeForm& form, const Memory& cos_sin, Rows2d x) const override {
     for_rows("rotate", x.rows, x.columns, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {

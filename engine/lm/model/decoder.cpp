@@ -156,8 +156,33 @@ void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
                    places, added);
     backend.add(added, hidden);
   }
-  if (shared_->embedding_norm.weight != nullptr)
-    backend.norm(shared_->embedding_norm, hidden, hidden);
+  if (shared_->embedding_norm) backend.norm(*shared_->embedding_norm, hidden, hidden);
+}
+
+void Decoder::norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& pass) const {
+  const LayerParts& parts = *layers_[static_cast<std::size_t>(index)].parts;
+  const std::int64_t width = shape().layer(index).head_dim;
+  const auto some = [&](const NormWeights& norm, Rows2d all) {
+    switch (shared_->description.qk_norm) {
+      case QkNorm::none:
+        return;
+      case QkNorm::all_heads:
+        return pass.backend.norm(norm, all, all);
+      case QkNorm::head_width:
+      case QkNorm::head_width_and_bias:
+        for (std::int64_t h = 0; h < all.columns; h += width)
+          pass.backend.norm(norm, all.part(h, width), all.part(h, width));
+        return;
+      case QkNorm::each_head:
+        for (std::int64_t h = 0; h < all.columns; h += width) {
+          NormWeights own = norm;
+          own.weight = Memory(norm.weight, static_cast<float*>(norm.weight.get()) + h);
+          pass.backend.norm(own, all.part(h, width), all.part(h, width));
+        }
+    }
+  };
+  some(parts.q_norm, queries);
+  some(parts.k_norm, keys);
 }
 
 void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
@@ -175,26 +200,21 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   backend.add_bias(parts->qkv_bias, pass.qkv);
   const Rows2d queries = pass.qkv.part(0, query), keys = pass.qkv.part(query, key),
                values = pass.qkv.part(query + key, key);
-  const auto norm_heads = [&](const NormWeights& norm, Rows2d all) {
-    for (std::int64_t h = 0; h < all.columns; h += shape.head_dim) {
-      const Rows2d head = all.part(h, shape.head_dim);
-      backend.norm(norm, head, head);
-    }
-  };
-  if (d.qk_norm) {
-    norm_heads(parts->q_norm, queries);
-    norm_heads(parts->k_norm, keys);
-  }
-  if (d.positions == Positions::rope) {
+  if (!d.qk_norm_turned) norm_heads(index, queries, keys, pass);
+  if (d.clip > 0) backend.clamp(d.clip, pass.qkv);
+  if (!d.rope_of_layer.empty() && d.rope_of_layer[static_cast<std::size_t>(index)] >= 0) {
     const auto rope = static_cast<std::size_t>(d.rope_of_layer[static_cast<std::size_t>(index)]);
     kernels::RopeForm form{heads, shape.head_dim, d.ropes[rope].width, d.interleaved};
     backend.rotate(form, pass.step.cos_sin[rope], queries);
     form.num_heads = kv_heads;
     backend.rotate(form, pass.step.cos_sin[rope], keys);
   }
+  if (d.qk_norm_turned) norm_heads(index, queries, keys, pass);
   backend.store_kv(keys, values, pass.step.tables, pass.cache.layer(index));
   const kernels::AttentionForm form =
-      attention_form(d, index, heads, static_cast<const float*>(shared_->alibi_slopes.get()));
+      attention_form(d, index, heads,
+                     {.alibi_slopes = static_cast<const float*>(shared_->alibi_slopes.get()),
+                      .sinks = static_cast<const float*>(parts->sinks.get())});
   backend.attention(queries, pass.step.tables, form, pass.cache.layer(index), pass.attention);
   pass.see(index, "o_proj", pass.attention);
   backend.multiply(*matrices->output, pass.attention, out);
@@ -213,8 +233,9 @@ void Decoder::sum_over_ranks(Rows2d out, const Pass& pass) const {
   pass.backend.write(values.data(), count * 4, out.data);
 }
 
-void Decoder::run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
+void Decoder::run_network(const Network& network, const NetworkBias& bias, Rows2d in, Rows2d out,
                           const char* prefix, std::int64_t index, Pass& pass) const {
+  const Description& d = shared_->description;
   const Backend& backend = pass.backend;
   const std::int64_t width = network.in->out_features();
   const bool gated = width == 2 * network.down->in_features();
@@ -229,18 +250,22 @@ void Decoder::run_network(const Network& network, const LayerParts& parts, Rows2
   }
   pass.see(index, std::string(prefix) + (gated ? "gate_proj" : "up_proj"), in);
   backend.multiply(*network.in, in, inner);
-  if (prefix[0] == '\0') backend.add_bias(parts.in_bias, inner);
-  const kernels::Activation activation = shared_->description.activation;
-  if (gated) {
-    backend.gated_activation(activation, inner.part(0, width / 2),
+  backend.add_bias(bias.in, inner);
+  if (gated && d.activation_limit > 0) {
+    backend.clamped_swiglu(d.activation_limit, inner.part(0, width / 2),
+                           inner.part(width / 2, width / 2));
+  } else if (gated) {
+    backend.gated_activation(d.activation, inner.part(0, width / 2),
                              inner.part(width / 2, width / 2));
+  } else if (d.squared) {
+    backend.gated_activation(d.activation, inner, inner);
   } else {
-    backend.activate(activation, inner);
+    backend.activate(d.activation, inner);
   }
   const Rows2d activated = inner.part(0, network.down->in_features());
   pass.see(index, std::string(prefix) + "down_proj", activated);
   backend.multiply(*network.down, activated, out);
-  if (prefix[0] == '\0') backend.add_bias(parts.down_bias, out);
+  backend.add_bias(bias.down, out);
 }
 
 // Experts in the order of their index, so that a token's sum does not depend on the batch.
@@ -250,13 +275,14 @@ void Decoder::run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass)
   const auto num_experts = static_cast<std::int64_t>(matrices->networks.size());
   const Memory scores = backend.allocate(in.rows * num_experts * 4);
   backend.multiply(*parts->router, in, rows_of(scores, in.rows, num_experts));
+  backend.add_bias(parts->router_bias, rows_of(scores, in.rows, num_experts));
   std::vector<float> host(static_cast<std::size_t>(in.rows * num_experts));
   backend.download(scores.get(), in.rows * num_experts * 4, host.data());
   const LinearShape* down = nullptr;
   for (const LinearShape& linear : shape().layer(index).linears)
     if (linear.name == "experts.down_proj") down = &linear;
-  const Routes routes =
-      route(host, num_experts, down->num_active, shared_->description.normalise_experts);
+  const RoutingRule& rule = shared_->description.routing;
+  const Routes routes = route(host, parts->correction, num_experts, down->num_active, rule);
   backend.scale(0, out);
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const auto& rows = routes.rows[static_cast<std::size_t>(expert)];
@@ -265,21 +291,22 @@ void Decoder::run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass)
     const Memory gathered = backend.allocate(count * in.columns * 4),
                  given = backend.allocate(count * out.columns * 4);
     backend.gather(in, rows, rows_of(gathered, count, in.columns));
-    run_network(matrices->networks[static_cast<std::size_t>(expert)], *parts,
-                rows_of(gathered, count, in.columns), rows_of(given, count, out.columns),
-                "experts.", index, pass);
+    const auto at = static_cast<std::size_t>(expert);
+    run_network(matrices->networks[at], parts->biases[at], rows_of(gathered, count, in.columns),
+                rows_of(given, count, out.columns), "experts.", index, pass);
     backend.scatter_add(rows_of(given, count, out.columns), rows,
                         routes.weights[static_cast<std::size_t>(expert)], out);
   }
   if (matrices->shared.empty()) return;
-  const Memory gates = backend.allocate(in.rows * 4),
-               given = backend.allocate(in.rows * out.columns * 4);
+  const Memory given = backend.allocate(in.rows * out.columns * 4);
+  run_network(matrices->shared.front(), parts->shared_bias, in,
+              rows_of(given, in.rows, out.columns), "shared_expert.", index, pass);
+  if (!rule.shared_gate) return backend.add(rows_of(given, in.rows, out.columns), out);
+  const Memory gates = backend.allocate(in.rows * 4);
   backend.multiply(*parts->shared_gate, in, rows_of(gates, in.rows, 1));
   std::vector<float> weights(static_cast<std::size_t>(in.rows));
   backend.download(gates.get(), in.rows * 4, weights.data());
   for (float& weight : weights) weight = 1 / (1 + std::exp(-weight));
-  run_network(matrices->shared.front(), *parts, in, rows_of(given, in.rows, out.columns),
-              "shared_expert.", index, pass);
   std::vector<std::int64_t> all(weights.size());
   std::iota(all.begin(), all.end(), 0);
   backend.scatter_add(rows_of(given, in.rows, out.columns), all, weights, out);
@@ -290,7 +317,7 @@ void Decoder::feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass
   if (parts->router != nullptr) {
     run_experts(index, in, out, pass);
   } else {
-    run_network(matrices->networks.front(), *parts, in, out, "", index, pass);
+    run_network(matrices->networks.front(), parts->biases.front(), in, out, "", index, pass);
   }
   sum_over_ranks(out, pass);
 }
@@ -300,31 +327,31 @@ void Decoder::run_layer(std::int64_t index, Pass& pass) const {
   const LayerParts& parts = *layers_[static_cast<std::size_t>(index)].parts;
   const Backend& backend = pass.backend;
   const Rows2d x = pass.hidden, normed = pass.normed, out = pass.out;
-  if (d.order == Order::post_norm) {
-    attend(index, x, out, pass);
-    backend.add(out, x);
-    backend.norm(parts.attention_norm, x, x);
-    feed_forward(index, x, out, pass);
-    backend.add(out, x);
-    backend.norm(parts.ffn_norm, x, x);
-    return;
-  }
-  backend.norm(parts.attention_norm, x, normed);
-  attend(index, normed, out, pass);
-  if (d.order == Order::parallel) {
+  const bool before = d.places == NormPlaces::before || d.places == NormPlaces::both;
+  const bool after = d.places == NormPlaces::after || d.places == NormPlaces::both;
+  const auto read = [&](const NormWeights& norm) {
+    if (before) backend.norm(norm, x, normed);
+    return before ? normed : x;
+  };
+  const auto add = [&](const NormWeights& norm, Rows2d given) {
+    if (after) backend.norm(norm, given, given);
+    if (d.residual_scale != 1) backend.scale(d.residual_scale, given);
+    backend.add(given, x);
+  };
+  Rows2d in = read(parts.attention_norm);
+  attend(index, in, out, pass);
+  if (d.parallel) {
     if (pass.second.columns == 0) pass.second = pass.buffer(x.columns);
-    if (!d.shared_norm) backend.norm(parts.ffn_norm, x, normed);
-    feed_forward(index, normed, pass.second, pass);
+    if (!d.shared_norm) in = read(parts.ffn_norm);
+    feed_forward(index, in, pass.second, pass);
     backend.add(pass.second, out);
-    backend.add(out, x);
-    return;
+    return add({}, out);
   }
-  if (d.post_norms) backend.norm(parts.attention_post_norm, out, out);
-  backend.add(out, x);
-  backend.norm(parts.ffn_norm, x, normed);
-  feed_forward(index, normed, out, pass);
-  if (d.post_norms) backend.norm(parts.ffn_post_norm, out, out);
-  backend.add(out, x);
+  add(parts.attention_post_norm, out);
+  if (d.places == NormPlaces::after_sums) backend.norm(parts.attention_norm, x, x);
+  feed_forward(index, read(parts.ffn_norm), out, pass);
+  add(parts.ffn_post_norm, out);
+  if (d.places == NormPlaces::after_sums) backend.norm(parts.ffn_norm, x, x);
 }
 
 void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
@@ -355,9 +382,9 @@ void Decoder::make_logits(Rows2d hidden, std::span<float> logits) const {
   if (hidden.rows == 0) return;
   Memory normed = backend.allocate(hidden.rows * hidden.columns * 4);
   Rows2d x = hidden;
-  if (shared_->final_norm.weight != nullptr) {
+  if (shared_->final_norm) {
     x = rows_of(normed, hidden.rows, hidden.columns);
-    backend.norm(shared_->final_norm, hidden, x);
+    backend.norm(*shared_->final_norm, hidden, x);
   }
   Memory projected;
   if (shared_->project_out != nullptr) {
@@ -371,6 +398,7 @@ void Decoder::make_logits(Rows2d hidden, std::span<float> logits) const {
                    hidden.rows, vocab, vocab};
   backend.multiply(*shared_->head, x, out);
   backend.add_bias(shared_->head_bias, out);
+  if (d.logit_scale != 1) backend.scale(d.logit_scale, out);
   if (d.logit_softcap > 0) backend.softcap(d.logit_softcap, out);
   if (!backend.is_host()) backend.download(out.data, hidden.rows * vocab * 4, logits.data());
 }

@@ -55,9 +55,10 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   void embed_tokens(const Step& step, Rows2d hidden) const;
   void run(std::int64_t first, std::int64_t last, Pass& pass) const;
   void run_layer(std::int64_t index, Pass& pass) const;
+  void norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& pass) const;
   void attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
-  void run_network(const Network& network, const LayerParts& parts, Rows2d in, Rows2d out,
+  void run_network(const Network& network, const NetworkBias& bias, Rows2d in, Rows2d out,
                    const char* prefix, std::int64_t index, Pass& pass) const;
   void run_experts(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void sum_over_ranks(Rows2d out, const Pass& pass) const;

@@ -35,7 +35,7 @@ std::vector<float> alibi_slopes(std::int64_t num_heads) {
   return slopes;
 }
 
-/// Reads what a family's config class has beyond sizes, with that class's defaults.
+/// The Arithmetic of a family with what its file says.
 class Reader {
  public:
   Reader(const weights::Weights& weights, const ModelShape& shape)
@@ -43,180 +43,173 @@ class Reader {
         shape_(shape),
         config_(weights::hf_config_of(weights)),
         path_(weights.config_path()),
-        fields_(config_, path_) {
+        fields_(config_, path_),
+        family_(family()) {
     description_.shape = shape;
     description_.path = path_;
   }
 
   Description read() {
-    const std::string& family = shape_.family;
-    description_.attention_scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
-    static const std::map<std::string, void (Reader::*)()> readers = {
-        {"opt", &Reader::read_opt},
-        {"bloom", &Reader::read_bloom},
-        {"gpt2", &Reader::read_gpt2},
-        {"gptj", &Reader::read_gptj},
-        {"falcon", &Reader::read_falcon},
-        {"gemma2", &Reader::read_gemma},
-        {"gemma3", &Reader::read_gemma},
-        {"llama", &Reader::read_llama},
-        {"mistral", &Reader::read_llama},
-        {"mixtral", &Reader::read_llama},
-        {"qwen2", &Reader::read_llama},
-        {"qwen3", &Reader::read_llama},
-        {"qwen2_moe", &Reader::read_qwen_moe},
-        {"qwen3_moe", &Reader::read_qwen_moe}};
-    const auto reader = readers.find(family);
-    if (reader == readers.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, ignored] : readers) known.push_back(name);
-      refuse(ErrorCode::unsupported, path_, "the family {} can be planned, not run; run are {}",
-             quote(family), join(known, ", "));
-    }
-    (this->*reader->second)();
+    for (const Switch& must : family_.only) must_be(must);
+    read_norms();
+    read_scales();
+    read_activation();
+    read_routing();
+    read_positions();
     return std::move(description_);
   }
 
  private:
   static constexpr double kMost = 1e9;
 
-  double number(const char* key, double fallback) {
-    return fields_.number(key, -kMost, kMost, fallback);
-  }
-  float epsilon(const char* key, double fallback) {
-    return static_cast<float>(fields_.number(key, 0, 1, fallback));
-  }
-  bool flag(const char* key, bool fallback) { return fields_.boolean(key, fallback); }
-  void must_be(const char* key, bool value) {
-    if (flag(key, value) == value) return;
-    refuse(ErrorCode::unsupported, fields_.path_of(key), "only {} is understood", value);
+  Arithmetic family() const {
+    if (auto found = arithmetic_of(shape_.family)) return *std::move(found);
+    const auto known = families_with_arithmetic();
+    refuse(ErrorCode::unsupported, path_, "the family {} can be planned, not run; run are {}",
+           quote(shape_.family), join({known.begin(), known.end()}, ", "));
   }
 
-  Activation activation(const char* key, const char* fallback) {
-    static const std::map<std::string, Activation> known = {
-        {"relu", Activation::relu},
-        {"gelu", Activation::gelu},
-        {"gelu_new", Activation::gelu_tanh},
-        {"gelu_fast", Activation::gelu_tanh},
-        {"gelu_pytorch_tanh", Activation::gelu_tanh},
-        {"silu", Activation::silu},
-        {"swish", Activation::silu}};
-    const std::string name = fields_.text(key, fallback);
-    const auto found = known.find(name);
-    if (found != known.end()) return found->second;
-    std::vector<std::string> names;
-    for (const auto& [one, ignored] : known) names.push_back(one);
-    refuse(ErrorCode::unsupported, fields_.path_of(key), "{} is not understood; known: {}",
-           quote(name), join(names, ", "));
+  /// Calls f with the fields that a key lies in and its name there; "outer.inner" lies deeper.
+  template <class F>
+  auto at(const char* key, const F& f) {
+    const std::string_view whole = key;
+    const std::size_t dot = whole.find('.');
+    if (dot == std::string_view::npos) return f(fields_, key);
+    const std::string outer(whole.substr(0, dot));
+    static const Json nothing = Json::object();
+    const bool there = fields_.has(outer.c_str());
+    JsonFields inner(there ? fields_.at(outer.c_str()) : nothing, fields_.path_of(outer.c_str()));
+    return f(inner, key + dot + 1);
   }
 
-  void read_opt() {
-    Description& d = description_;
-    d.norm = NormKind::layer;
-    d.norm_epsilon = 1e-5f;
-    d.positions = Positions::learned;
-    d.position_offset = 2;
-    d.activation = activation("activation_function", "relu");
-    d.order = flag("do_layer_norm_before", true) ? Order::sequential : Order::post_norm;
+  double number(const Setting& setting) {
+    if (setting.key == nullptr) return setting.value;
+    return at(setting.key, [&](JsonFields& fields, const char* key) {
+      return fields.number(key, -kMost, 1e12, setting.value);
+    });
   }
-
-  void read_bloom() {
-    Description& d = description_;
-    d.norm = NormKind::layer;
-    d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
-    d.positions = Positions::alibi;
-    d.alibi_slopes = alibi_slopes(shape_.num_heads);
-    d.activation = Activation::gelu_tanh;
-    must_be("apply_residual_connection_post_layernorm", false);
-  }
-
-  void read_gpt2() {
-    Description& d = description_;
-    d.norm = NormKind::layer;
-    d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
-    d.positions = Positions::learned;
-    d.activation = activation("activation_function", "gelu_new");
-    if (!flag("scale_attn_weights", true)) d.attention_scale = 1;
-    d.scale_by_layer = flag("scale_attn_by_inverse_layer_idx", false);
-  }
-
-  void read_gptj() {
-    Description& d = description_;
-    d.norm = NormKind::layer;
-    d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
-    d.activation = activation("activation_function", "gelu_new");
-    d.order = Order::parallel;
-    d.shared_norm = true;
-    d.interleaved = true;
-    const auto width = fields_.has("rotary_dim") ? fields_.integer("rotary_dim", 2, shape_.head_dim)
-                                                 : shape_.head_dim;
-    add_rope({.width = width,
-              .theta = 10000,
-              .max_context_tokens = shape_.max_context_tokens,
-              .factors = {}});
-  }
-
-  void read_falcon() {
-    Description& d = description_;
-    d.norm = NormKind::layer;
-    d.norm_epsilon = epsilon("layer_norm_epsilon", 1e-5);
-    d.activation = activation("activation", "gelu");
-    const bool parallel = flag("parallel_attn", true) || flag("new_decoder_architecture", false);
-    d.order = parallel ? Order::parallel : Order::sequential;
-    d.shared_norm = parallel && !has(weights::Part::ffn_norm);
-    if (flag("alibi", false)) {
-      d.positions = Positions::alibi;
-      d.alibi_slopes = alibi_slopes(shape_.num_heads);
-      // Falcon scales the sum of product and bias, others the product alone.
-      for (float& slope : d.alibi_slopes) slope *= d.attention_scale;
-    } else {
-      add_rope(usual_rope());
-    }
-  }
-
-  void read_llama() {
-    Description& d = description_;
-    d.norm_epsilon = epsilon("rms_norm_eps", shape_.family == "mixtral" ? 1e-5 : 1e-6);
-    d.activation = activation("hidden_act", "silu");
-    d.qk_norm = has(weights::Part::q_norm);
-    // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
-    d.interleaved = weights_.is_gguf() && (shape_.family == "llama" || shape_.family == "mixtral");
-    add_rope(usual_rope());
-  }
-
-  void read_qwen_moe() {
-    read_llama();
-    description_.normalise_experts = flag("norm_topk_prob", false);
-  }
-
-  void read_gemma() {
-    Description& d = description_;
-    d.norm_epsilon = epsilon("rms_norm_eps", 1e-6);
-    if (!weights_.is_gguf()) d.norm_offset = 1;
-    d.post_norms = true;
-    d.qk_norm = shape_.family == "gemma3";
-    d.activation = activation("hidden_activation", "gelu_pytorch_tanh");
-    d.embedding_scale = std::sqrt(static_cast<float>(shape_.hidden_size));
-    d.attention_scale = static_cast<float>(
-        1 / std::sqrt(fields_.number("query_pre_attn_scalar", 1e-6, kMost, 256)));
-    const bool capped = shape_.family == "gemma2";  // Gemma 3 has the keys and the value null
-    d.attention_softcap = static_cast<float>(softcap("attn_logit_softcapping", capped ? 50 : 0));
-    d.logit_softcap = static_cast<float>(softcap("final_logit_softcapping", capped ? 30 : 0));
-    add_rope(usual_rope(shape_.family == "gemma3" ? 1e6 : 1e4, "full_attention"));
-    if (shape_.family == "gemma3") add_local_rope();
-  }
-
-  double softcap(const char* key, double fallback) {
-    const auto written = config_.find(key);
+  float single(const Setting& setting) { return static_cast<float>(number(setting)); }
+  /// null says that there is none, and so no number.
+  double cap(const Setting& setting) {
+    if (setting.key == nullptr) return setting.value;
+    const auto written = config_.find(setting.key);
     if (written != config_.end() && written->is_null()) return 0;
-    return fields_.number(key, 0, kMost, fallback);
+    return fields_.number(setting.key, 0, kMost, setting.value);
+  }
+  bool is_on(const Switch& s) {
+    if (s.key == nullptr) return s.on;
+    return at(s.key,
+              [&](JsonFields& fields, const char* key) { return fields.boolean(key, s.on); });
+  }
+  void must_be(const Switch& s) {
+    if (is_on(s) == s.on) return;
+    refuse(ErrorCode::unsupported, path_ + ": " + s.key, "only {} is understood", s.on);
+  }
+  bool has(weights::Part part) const {
+    return weights::find_part(weights_, shape_, part, 0).has_value();
   }
 
-  // Layers with a window turn by frequencies of their own, without scaling.
-  void add_local_rope() {
-    RopeRequest local = usual_rope();
-    local.theta = rope_number("rope_theta", "sliding_attention",
-                              fields_.number("rope_local_base_freq", 1, kMost, 1e4));
+  void read_norms() {
+    Description& d = description_;
+    d.norm = family_.norm;
+    d.norm_epsilon = single(family_.epsilon);
+    // llama.cpp's converter adds the 1.
+    if (!weights_.is_gguf()) d.norm_offset = static_cast<float>(family_.norm_offset);
+    d.norm_weight = family_.norm_weight;
+    d.norm_bias = is_on(family_.norm_bias);
+    d.embedding_norm = family_.embedding_norm;
+    d.places = is_on(family_.norms_first) ? family_.places : NormPlaces::after_sums;
+    d.parallel = is_on(family_.parallel);
+    d.shared_norm = d.parallel && family_.shared_norm;
+    if (shape_.family == "falcon") {
+      d.parallel = d.parallel || is_on({.key = "new_decoder_architecture"});
+      d.shared_norm = d.parallel && !has(weights::Part::ffn_norm);
+    }
+    const bool wanted =
+        family_.qk_norm_key == nullptr || is_on({.on = false, .key = family_.qk_norm_key});
+    d.qk_norm = wanted ? family_.qk_norm : QkNorm::none;
+    d.qk_norm_turned = family_.qk_norm_turned;
+  }
+
+  void read_scales() {
+    Description& d = description_;
+    const double score_scale = number(family_.score_scale);
+    double width = number(family_.score_width);
+    if (width <= 0) width = static_cast<double>(shape_.head_dim);
+    if (!is_on(family_.scaled_scores)) width = 1;
+    d.attention_scale = static_cast<float>(score_scale != 0 ? score_scale : 1 / std::sqrt(width));
+    d.scale_by_layer = is_on(family_.divided_by_layer);
+    d.attention_softcap = static_cast<float>(cap(family_.score_cap));
+    d.sinks = family_.sinks;
+    d.logit_softcap = static_cast<float>(cap(family_.logit_cap));
+    if (family_.clip_key != nullptr) d.clip = single({0, family_.clip_key});
+    d.embedding_scale = family_.root_of_width ? std::sqrt(static_cast<float>(shape_.hidden_size))
+                                              : single(family_.embedding_scale);
+    d.residual_scale = single(family_.residual_scale);
+    d.logit_scale = static_cast<float>(number(family_.logit_scale) / number(family_.logit_divisor));
+  }
+
+  void read_activation() {
+    static const std::map<std::string, Activation> known = {
+        {"relu", Activation::relu},           {"relu2", Activation::relu},
+        {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_tanh},
+        {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
+        {"silu", Activation::silu},           {"swish", Activation::silu}};
+    const char* key = family_.activation_key;
+    const std::string name =
+        key == nullptr ? family_.activation : fields_.text(key, family_.activation);
+    const auto found = known.find(name);
+    if (found == known.end()) {
+      std::vector<std::string> names;
+      for (const auto& [one, ignored] : known) names.push_back(one);
+      refuse(ErrorCode::unsupported, fields_.path_of(key), "{} is not understood; known: {}",
+             quote(name), join(names, ", "));
+    }
+    description_.activation = found->second;
+    description_.squared = name == "relu2";
+    description_.activation_limit = single(family_.activation_limit);
+  }
+
+  void read_routing() {
+    const Routing& routing = family_.routing;
+    const char* groups = routing.groups;
+    if (groups != nullptr && fields_.integer(groups, 1, kExpertsRange.high, 1) > 1) {
+      refuse(ErrorCode::unsupported, fields_.path_of(groups),
+             "experts that are chosen by groups can be planned, not run; only 1 is understood");
+    }
+    description_.routing = {.sigmoid = routing.sigmoid,
+                            .corrected = routing.corrected,
+                            .normalise = is_on(routing.normalise),
+                            .scale = single(routing.scale),
+                            .shared_gate = routing.shared_gate};
+  }
+
+  void read_positions() {
+    Description& d = description_;
+    d.positions = is_on(family_.alibi) ? Positions::alibi : family_.positions;
+    d.position_offset = family_.learned_offset;
+    if (d.positions == Positions::alibi) {
+      d.alibi_slopes = alibi_slopes(shape_.num_heads);
+      if (family_.alibi_in_scale) {
+        for (float& slope : d.alibi_slopes) slope *= d.attention_scale;
+      }
+    }
+    if (d.positions != Positions::rotary) return;
+    // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
+    d.interleaved =
+        family_.interleaved ||
+        (weights_.is_gguf() && (shape_.family == "llama" || shape_.family == "mixtral"));
+    const bool local = family_.local_theta.key != nullptr;
+    add_rope(usual_rope(local ? "full_attention" : nullptr));
+    if (local || family_.plain_in_windows) add_local_rope(local);
+    choose_rotary_layers();
+  }
+
+  // Layers with a window turn by frequencies without scaling, of a base of their own or the same.
+  void add_local_rope(bool own_base) {
+    RopeRequest local = usual_rope("sliding_attention");
+    if (own_base)
+      local.theta = rope_number("rope_theta", "sliding_attention", number(family_.local_theta));
     description_.ropes.push_back(make_rope(local, Json(), path_));
     for (std::int64_t i = 0; i < shape_.num_layers; ++i) {
       if (shape_.layer(i).attention_window)
@@ -224,8 +217,30 @@ class Reader {
     }
   }
 
-  bool has(weights::Part part) const {
-    return weights::find_part(weights_, shape_, part, 0).has_value();
+  void choose_rotary_layers() {
+    std::vector<std::int32_t>& ropes = description_.rope_of_layer;
+    if (family_.rotary_layers == RotaryLayers::windows) {
+      if (!fields_.has("sliding_window")) return;
+      for (std::int64_t i = 0; i < shape_.num_layers; ++i) {
+        if (!shape_.layer(i).attention_window) ropes[static_cast<std::size_t>(i)] = -1;
+      }
+    } else if (family_.rotary_layers == RotaryLayers::listed) {
+      std::vector<std::int32_t> turn;
+      if (fields_.has("no_rope_layers")) {
+        turn = json_integers(fields_.at("no_rope_layers"), fields_.path_of("no_rope_layers"), 0, 1);
+        if (turn.size() != ropes.size()) {
+          refuse(fields_.path_of("no_rope_layers"), "{} numbers for {} layers", turn.size(),
+                 ropes.size());
+        }
+      } else {
+        const std::int64_t interval =
+            fields_.integer("no_rope_layer_interval", 1, kLayersRange.high, 4);
+        for (std::int64_t i = 1; i <= shape_.num_layers; ++i) turn.push_back(i % interval != 0);
+      }
+      for (std::size_t i = 0; i < ropes.size(); ++i) {
+        if (turn[i] == 0) ropes[i] = -1;
+      }
+    }
   }
 
   // transformers 5 writes all of it into rope_parameters, for each type of layer where they differ.
@@ -242,17 +257,23 @@ class Reader {
     return JsonFields(*parameters, path_ + ": rope_parameters").number(key, 1e-9, kMost, fallback);
   }
 
-  RopeRequest usual_rope(double theta = 1e4, const char* layer_type = nullptr) {
+  RopeRequest usual_rope(const char* layer_type) {
     layer_type_ = layer_type;
-    const double part = rope_number("partial_rotary_factor", layer_type,
-                                    fields_.number("partial_rotary_factor", 1e-6, 1, 1));
+    const auto written = [&](const Setting& setting, double most) {
+      return fields_.number(setting.key, 1e-9, most, setting.value);
+    };
+    const double part =
+        rope_number("partial_rotary_factor", layer_type, written(family_.rotary_part, 1));
     std::int64_t width = static_cast<std::int64_t>(static_cast<double>(shape_.head_dim) * part);
-    if (weights_.is_gguf() && fields_.has("rotary_dim"))
-      width = fields_.integer("rotary_dim", 2, shape_.head_dim);
+    const char* width_key = weights_.is_gguf() ? "rotary_dim" : family_.rotary_width;
+    if (width_key != nullptr && fields_.has(width_key))
+      width = fields_.integer(width_key, 2, shape_.head_dim);
     return {.width = width,
-            .theta = rope_number("rope_theta", layer_type,
-                                 fields_.number("rope_theta", 1e-9, 1e12, theta)),
-            .max_context_tokens = shape_.max_context_tokens,
+            .theta = rope_number("rope_theta", layer_type, written(family_.theta, 1e12)),
+            .max_context_tokens = fields_.integer("max_position_embeddings", 1, kTokensRange.high,
+                                                  shape_.max_context_tokens),
+            .original_tokens =
+                fields_.integer("original_max_position_embeddings", 1, kTokensRange.high, 0),
             .factors = {}};
   }
 
@@ -268,7 +289,6 @@ class Reader {
     }
     const Json* scaling = rope_parameters(layer_type_);
     if (scaling == nullptr && fields_.has("rope_scaling")) scaling = &fields_.at("rope_scaling");
-    description_.positions = Positions::rope;
     description_.ropes.push_back(
         make_rope(request, scaling == nullptr ? Json() : *scaling, path_ + ": rope_scaling"));
     description_.rope_of_layer.assign(static_cast<std::size_t>(shape_.num_layers), 0);
@@ -279,6 +299,7 @@ class Reader {
   const Json config_;
   const std::string path_;
   JsonFields fields_;
+  const Arithmetic family_;
   const char* layer_type_ = nullptr;
   Description description_;
 };
@@ -286,13 +307,14 @@ class Reader {
 }  // namespace
 
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
-                                      std::int64_t num_heads, const float* alibi_slopes) {
+                                      std::int64_t num_heads, HeadNumbers numbers) {
   const std::int64_t divisor = description.scale_by_layer ? layer_index + 1 : 1;
   return {.num_heads = num_heads,
           .scale = description.attention_scale / static_cast<float>(divisor),
           .softcap = description.attention_softcap,
           .window = description.shape.layer(layer_index).attention_window.value_or(0),
-          .alibi_slopes = alibi_slopes};
+          .alibi_slopes = numbers.alibi_slopes,
+          .sinks = numbers.sinks};
 }
 
 Description describe(const weights::Weights& weights, const ModelShape& shape) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rope.h"
+#include "tessera/core/arithmetic.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/kernels/activation.h"
 #include "tessera/kernels/attention.h"
@@ -12,53 +13,63 @@
 
 namespace tessera::lm {
 
-enum class NormKind { rms, layer };
-enum class Positions {
-  none,
-  learned,  ///< a row of a table is added to the embedding
-  rope,
-  alibi
-};
-enum class Order {
-  sequential,  ///< attention, then the feed-forward network on what it gave
-  parallel,    ///< both on the same input, added together (GPT-J, Falcon)
-  post_norm    ///< sequential, and norms after the sums (OPT-350m)
+/// How experts are chosen: Routing of the family, with what the file says.
+struct RoutingRule {
+  bool sigmoid = false;
+  bool corrected = false;
+  bool normalise = true;
+  float scale = 1;
+  bool shared_gate = false;
 };
 
-/// What a decoder does beside multiplying by the matrices that its ModelShape lists: one
-/// description instead of a class per family.
+/// What a decoder does beside multiplying by the matrices that its ModelShape lists: the Arithmetic
+/// of its family, with the numbers of its file.
 struct Description {
   ModelShape shape;
   std::string path;  ///< of config.json or the GGUF file, for messages
 
-  NormKind norm = NormKind::rms;
+  Norm norm = Norm::rms;
   float norm_epsilon = 1e-6f;
-  float norm_offset = 0;  ///< added to the weights of norms (Gemma keeps them less 1)
-  bool qk_norm = false;   ///< RMS norm of every query and key head
-  Order order = Order::sequential;
+  float norm_offset = 0;  ///< added to the weights of norms
+  bool norm_weight = true, norm_bias = false, embedding_norm = false;
+  NormPlaces places = NormPlaces::before;
+  bool parallel = false;     ///< attention and network on the same input, added together
   bool shared_norm = false;  ///< parallel: the network reads what the attention reads
-  bool post_norms = false;   ///< outputs are normed before they are added (Gemma 2, 3)
 
-  Positions positions = Positions::rope;
+  QkNorm qk_norm = QkNorm::none;
+  bool qk_norm_turned = false;  ///< after the rotation
+  float clip = 0;               ///< of queries, keys and values; 0: none
+
+  Positions positions = Positions::rotary;
   std::int64_t position_offset = 0;  ///< rows of the table before position 0 (OPT: 2)
   std::vector<Rope> ropes;
-  std::vector<std::int32_t> rope_of_layer;  ///< [num_layers] index into ropes
+  std::vector<std::int32_t> rope_of_layer;  ///< [num_layers] index into ropes; -1: turns nothing
   bool interleaved = false;                 ///< pairs (2i, 2i + 1); else halves
   std::vector<float> alibi_slopes;          ///< [num_heads]
 
   float attention_scale = 1;    ///< of query times key
   bool scale_by_layer = false;  ///< and divided by the layer's number, from 1
   float attention_softcap = 0;  ///< 0: none
+  bool sinks = false;           ///< a score per head that no token has
   float logit_softcap = 0;
-  float embedding_scale = 1;
-  kernels::Activation activation = kernels::Activation::silu;
+  float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
 
-  bool normalise_experts = true;  ///< weights of the chosen experts sum to 1
+  kernels::Activation activation = kernels::Activation::silu;
+  bool squared = false;        ///< what the activation gives is multiplied by its input: relu2
+  float activation_limit = 0;  ///< gpt-oss's clamped SwiGLU instead; 0: not
+  RoutingRule routing;
 };
 
-/// Attention of some of a layer's heads. @param alibi_slopes of the first of these, on the device
+/// What attention has of a layer's heads beside keys and values; on the device, from the first of
+/// the heads that attend. Either may be null.
+struct HeadNumbers {
+  const float* alibi_slopes = nullptr;
+  const float* sinks = nullptr;
+};
+
+/// Attention of some of a layer's heads.
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
-                                      std::int64_t num_heads, const float* alibi_slopes);
+                                      std::int64_t num_heads, HeadNumbers numbers);
 
 /// @throws Error{unsupported} naming the key and value that is not understood
 Description describe(const weights::Weights& weights, const ModelShape& shape);

@@ -28,11 +28,19 @@ struct Matrices {
   std::int64_t bytes() const;
 };
 
+struct NetworkBias {
+  Memory in, down;
+};
+
 /// All else.
 struct LayerParts {
   NormWeights attention_norm, ffn_norm, attention_post_norm, ffn_post_norm, q_norm, k_norm;
-  Memory qkv_bias, output_bias, in_bias, down_bias;
+  Memory qkv_bias, output_bias, sinks;
+  std::vector<NetworkBias> biases;  ///< of each of Matrices::networks
+  NetworkBias shared_bias;
   std::shared_ptr<const Linear> router, shared_gate;
+  Memory router_bias;
+  std::vector<float> correction;  ///< [experts] added to their scores for the choice; or empty
   std::int64_t num_parameters = 0;
 };
 
@@ -58,14 +66,16 @@ class TensorReader {
   /// Says that the layer will be read next.
   void expect_layer(std::int64_t layer_index) const;
 
-  /// The norm of the whole; null weights where the model has none.
-  NormWeights norm(weights::Part part, std::int64_t layer_index, std::int64_t width,
-                   bool required) const;
+  /// A norm, which is there unless the family's have no weights.
+  NormWeights norm(weights::Part part, std::int64_t layer_index, std::int64_t width) const;
   /// A matrix beside the layers: LM head, projections, tables.
   std::shared_ptr<const Linear> matrix(weights::Part part, std::int64_t layer_index,
                                        std::int64_t rows, std::int64_t columns,
                                        const LinearForm& form) const;
   std::vector<float> values(const weights::TensorInfo& tensor, std::int64_t count) const;
+  /// Numbers [first, first + count) of a tensor that holds `total`.
+  std::vector<float> values(const weights::TensorInfo& tensor, std::int64_t first,
+                            std::int64_t count, std::int64_t total) const;
   Memory bias(const weights::TensorInfo* tensor, std::int64_t count) const;
   const weights::TensorInfo& table(weights::Part part, std::int64_t rows,
                                    std::int64_t columns) const;
@@ -82,6 +92,9 @@ class TensorReader {
   struct Used;
   /// Where ranks share a matrix: outputs or inputs.
   enum class Cut { rows, columns };
+  NormWeights head_norm(weights::Part part, std::int64_t layer_index, std::int64_t num_heads,
+                        std::int64_t head_dim) const;
+  void read_routing(std::int64_t layer_index, std::int64_t num_experts, LayerParts& parts) const;
   Memory stacked_bias(const std::vector<weights::LinearWeight>& parts, Cut cut) const;
   std::vector<std::int64_t> rows_of_share(const std::vector<weights::LinearWeight>& parts) const;
   std::span<const weights::LinearWeight> linears_of_layer(std::int64_t layer_index) const;

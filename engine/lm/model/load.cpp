@@ -101,8 +101,8 @@ void load_embedding(Decoder::Shared& shared, const LoadRequest& request, const H
     shared.position_table =
         shared.backend->upload(values.data(), static_cast<std::int64_t>(values.size()) * 4);
   }
-  shared.embedding_norm =
-      reader.norm(Part::embedding_norm, 0, shape.hidden_size, shape.family == "bloom");
+  if (d.embedding_norm)
+    shared.embedding_norm = reader.norm(Part::embedding_norm, 0, shape.hidden_size);
 }
 
 void load_head(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
@@ -129,8 +129,9 @@ void load_head(Decoder::Shared& shared, const LoadRequest& request, const Held& 
     }
     shared.head_bias = reader.bias(head->bias, shape.vocab_size);
   }
-  shared.final_norm = reader.norm(Part::final_norm, 0, shape.hidden_size,
-                                  shared.description.order != Order::post_norm);
+  const bool optional = shared.description.places == NormPlaces::after_sums;
+  if (!optional || weights::find_part(*shared.weights, shape, Part::final_norm))
+    shared.final_norm = reader.norm(Part::final_norm, 0, shape.hidden_size);
 }
 
 void load_beside(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {

@@ -65,16 +65,49 @@ void scale_yarn(Rope& rope, JsonFields& fields, const RopeRequest& request) {
   rope.attention_factor = fields.number("attention_factor", 1e-6, 1e6, usual);
 }
 
+// A factor for each pair, in sequences up to the length of training and past it.
+void scale_longrope(Rope& rope, JsonFields& fields, const RopeRequest& request) {
+  double context = static_cast<double>(request.original_tokens);
+  if (fields.has("original_max_position_embeddings"))
+    context = fields.number("original_max_position_embeddings", 1, 1e9);
+  const double written = static_cast<double>(request.max_context_tokens);
+  double factor = written / context;
+  if (context == 0) {
+    context = written;
+    factor = fields.number("factor", 1e-6, 1e6, 1);
+  }
+  const auto divided = [&](const char* key) {
+    const auto factors = json_numbers(fields.at(key), fields.path_of(key), 1e-9, 1e9);
+    if (factors.size() != rope.inverse_frequencies.size()) {
+      refuse(fields.path_of(key), "{} factors for {} pairs", factors.size(),
+             rope.inverse_frequencies.size());
+    }
+    std::vector<double> found = rope.inverse_frequencies;
+    for (std::size_t i = 0; i < found.size(); ++i) found[i] /= factors[i];
+    return found;
+  };
+  rope.long_frequencies = divided("long_factor");
+  rope.inverse_frequencies = divided("short_factor");
+  rope.short_tokens = static_cast<std::int64_t>(context);
+  const double usual = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(context));
+  rope.attention_factor = fields.number("attention_factor", 1e-6, 1e6, usual);
+}
+
+std::vector<double> frequencies(double theta, std::int64_t width) {
+  std::vector<double> found;
+  for (std::int64_t i = 0; i < width / 2; ++i) {
+    found.push_back(std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(width)));
+  }
+  return found;
+}
+
 }  // namespace
 
 Rope make_rope(const RopeRequest& request, const Json& scaling, const std::string& path) {
   Rope rope;
   rope.width = request.width;
-  const double width = static_cast<double>(request.width);
-  for (std::int64_t i = 0; i < request.width / 2; ++i) {
-    rope.inverse_frequencies.push_back(
-        std::pow(request.theta, -2 * static_cast<double>(i) / width));
-  }
+  rope.theta = request.theta;
+  rope.inverse_frequencies = frequencies(request.theta, request.width);
   for (std::size_t i = 0; i < request.factors.size(); ++i) {
     rope.inverse_frequencies[i] /= static_cast<double>(request.factors[i]);
   }
@@ -85,23 +118,42 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
   if (type == "linear") {
     const double factor = fields.number("factor", 1e-6, 1e6);
     for (double& frequency : rope.inverse_frequencies) frequency /= factor;
+  } else if (type == "dynamic") {
+    rope.factor = fields.number("factor", 1, 1e6, 1);
+    if (request.width > 2 && rope.factor > 1) rope.short_tokens = request.max_context_tokens;
   } else if (type == "llama3") {
     scale_llama3(rope, fields);
   } else if (type == "yarn") {
     scale_yarn(rope, fields, request);
-  } else if (type != "default" && type != "dynamic") {
+  } else if (type == "longrope" || type == "su") {
+    scale_longrope(rope, fields, request);
+  } else if (type != "default") {
     refuse(ErrorCode::unsupported, fields.path_of("rope_type"),
-           "{} is not understood; known: default, linear, dynamic, llama3, yarn", quote(type));
+           "{} is not understood; known: default, linear, dynamic, llama3, longrope, yarn",
+           quote(type));
   }
   return rope;
 }
 
-void rope_row(const Rope& rope, std::int64_t position, float* row) {
-  const std::size_t pairs = rope.inverse_frequencies.size();
+std::vector<double> frequencies_at(const Rope& rope, std::int64_t sequence_tokens) {
+  if (rope.short_tokens == 0 || sequence_tokens <= rope.short_tokens)
+    return rope.inverse_frequencies;
+  if (!rope.long_frequencies.empty()) return rope.long_frequencies;
+  // Dynamic NTK: a base at which the longest wave is stretched by how far the sequence has grown.
+  const double grown =
+      static_cast<double>(sequence_tokens) / static_cast<double>(rope.short_tokens);
+  const double width = static_cast<double>(rope.width);
+  const double theta =
+      rope.theta * std::pow(rope.factor * grown - (rope.factor - 1), width / (width - 2));
+  return frequencies(theta, rope.width);
+}
+
+void rope_row(const Rope& rope, const std::vector<double>& frequencies, std::int64_t position,
+              float* row) {
+  const std::size_t pairs = frequencies.size();
   for (std::size_t i = 0; i < pairs; ++i) {
     // In f32, as every implementation that models were trained with has it.
-    const float angle =
-        static_cast<float>(position) * static_cast<float>(rope.inverse_frequencies[i]);
+    const float angle = static_cast<float>(position) * static_cast<float>(frequencies[i]);
     row[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * rope.attention_factor);
     row[pairs + i] =
         static_cast<float>(std::sin(static_cast<double>(angle)) * rope.attention_factor);

@@ -21,7 +21,7 @@ struct Decoder::Shared {
 
   const weights::TensorInfo* embedding = nullptr;  ///< read row by row from the file
   Memory position_table;                           ///< [positions][hidden_size] f32
-  NormWeights embedding_norm, final_norm;
+  std::optional<NormWeights> embedding_norm, final_norm;
   std::shared_ptr<const Linear> project_in, project_out, head;
   Memory head_bias, alibi_slopes;
 
@@ -36,9 +36,10 @@ struct Routes {
   std::vector<std::vector<float>> weights;      ///< the same
 };
 
-/// `scores` [rows][num_experts]: softmax over all experts, the `num_active` largest (the first of
-/// equal ones), and, where `normalise`, divided by their sum.
-Routes route(std::span<const float> scores, std::int64_t num_experts, std::int64_t num_active,
-             bool normalise);
+/// `scores` [rows][num_experts]: of softmax or sigmoids the `num_active` largest, or the largest
+/// with `correction` [num_experts] or none added (the first of equal ones); divided by their sum
+/// where the rule says so, and scaled.
+Routes route(std::span<const float> scores, std::span<const float> correction,
+             std::int64_t num_experts, std::int64_t num_active, const RoutingRule& rule);
 
 }  // namespace tessera::lm

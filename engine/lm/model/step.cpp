@@ -48,11 +48,19 @@ void check(const SequenceStep& sequence, std::size_t index, const ModelShape& sh
   }
 }
 
-// The table of a rope for the positions of a step.
-std::vector<float> rows_of(const Rope& rope, const std::vector<std::int32_t>& positions) {
+// The table of a rope for the positions of a step, sequence by sequence.
+std::vector<float> rows_of(const Rope& rope, const std::vector<std::int32_t>& positions,
+                           const std::vector<std::int32_t>& starts) {
   std::vector<float> table(positions.size() * static_cast<std::size_t>(rope.width));
-  for (std::size_t i = 0; i < positions.size(); ++i)
-    rope_row(rope, positions[i], table.data() + i * static_cast<std::size_t>(rope.width));
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    const auto first = static_cast<std::size_t>(starts[s]);
+    const auto last = static_cast<std::size_t>(starts[s + 1]);
+    const auto frequencies = frequencies_at(rope, positions[last - 1] + 1);
+    for (std::size_t i = first; i < last; ++i) {
+      rope_row(rope, frequencies, positions[i],
+               table.data() + i * static_cast<std::size_t>(rope.width));
+    }
+  }
   return table;
 }
 
@@ -93,7 +101,7 @@ Step make_step(std::span<const SequenceStep> batch, const Description& descripti
   step.tables.block_table = upload(backend, blocks);
   step.tables.slots = upload(backend, slots);
   for (const Rope& rope : description.ropes)
-    step.cos_sin.push_back(upload(backend, rows_of(rope, step.positions)));
+    step.cos_sin.push_back(upload(backend, rows_of(rope, step.positions, starts)));
   return step;
 }
 

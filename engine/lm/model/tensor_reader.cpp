@@ -150,18 +150,23 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
 }
 
 std::vector<float> TensorReader::values(const TensorInfo& tensor, std::int64_t count) const {
-  if (tensor.num_elements() != count) {
+  return values(tensor, 0, count, count);
+}
+
+std::vector<float> TensorReader::values(const TensorInfo& tensor, std::int64_t first,
+                                        std::int64_t count, std::int64_t total) const {
+  if (tensor.num_elements() != total) {
     refuse(quote(tensor.file, 300), "tensor {} has the shape {}, and {} needs {} numbers",
            quote(tensor.name, 100), weights::describe_shape(tensor.shape),
-           quote(description_.shape.name, 100), count);
+           quote(description_.shape.name, 100), total);
   }
   std::vector<float> values(static_cast<std::size_t>(count));
-  weights::read_f32(*weights_, tensor, 0, values);
+  weights::read_f32(*weights_, tensor, first, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
       refuse(quote(tensor.file, 300),
              "tensor {} holds {} at element {}; the file is damaged, fetch it again",
-             quote(tensor.name, 100), values[i], i);
+             quote(tensor.name, 100), values[i], first + static_cast<std::int64_t>(i));
     }
   }
   use(tensor);
@@ -175,21 +180,20 @@ Memory TensorReader::bias(const TensorInfo* tensor, std::int64_t count) const {
   return backend_->upload(numbers.data(), count * 4);
 }
 
-NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t width,
-                               bool required) const {
+NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t width) const {
   NormWeights norm{.weight = nullptr,
                    .bias = nullptr,
                    .epsilon = description_.norm_epsilon,
-                   .rms = description_.norm == NormKind::rms};
+                   .rms = description_.norm == Norm::rms};
+  if (!description_.norm_weight) return norm;
   const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
   if (!found) {
-    if (!required) return norm;
     const auto names = weights::names_of_part(*weights_, description_.shape, part, layer_index);
     refuse(ErrorCode::not_found, quote(weights_->path(), 300),
            "no tensor {}.weight, a norm of {}; the checkpoint is not whole",
            names.empty() ? "norm" : names.front(), quote(description_.shape.name, 100));
   }
-  if (!norm.rms && found->bias == nullptr) {
+  if (description_.norm_bias && found->bias == nullptr) {
     refuse(ErrorCode::not_found, quote(weights_->path(), 300),
            "no tensor {}.bias beside {}, a norm of {}; the checkpoint is not whole",
            stem_of(found->weight->name), quote(found->weight->name, 100),
@@ -200,6 +204,41 @@ NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t
   norm.weight = backend_->upload(numbers.data(), width * 4);
   norm.bias = bias(found->bias, width);
   return norm;
+}
+
+// Of all heads one row of weights, in one tensor (Cohere) or one a head (StableLM).
+NormWeights TensorReader::head_norm(Part part, std::int64_t layer_index, std::int64_t num_heads,
+                                    std::int64_t head_dim) const {
+  if (description_.qk_norm == QkNorm::all_heads) {
+    if (share_.ranks > 1) {
+      refuse(ErrorCode::unsupported, "ranks",
+             "{} norms the queries of all heads as one, which {} ranks do not see",
+             description_.shape.family, share_.ranks);
+    }
+    return norm(part, layer_index, num_heads * head_dim);
+  }
+  if (description_.qk_norm != QkNorm::each_head) return norm(part, layer_index, head_dim);
+  std::vector<float> all;
+  const auto whole = weights::find_part(*weights_, description_.shape, part, layer_index);
+  const auto second = weights::find_part(*weights_, description_.shape, part, layer_index, 1);
+  const bool split = num_heads > 1 && whole && !(second && second->weight == whole->weight);
+  for (std::int64_t head = 0; head < (split ? num_heads : 1); ++head) {
+    const auto own = weights::find_part(*weights_, description_.shape, part, layer_index, head);
+    if (!own) {
+      const auto names =
+          weights::names_of_part(*weights_, description_.shape, part, layer_index, head);
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no tensor {}.weight, a norm of {}; the checkpoint is not whole", names.back(),
+             quote(description_.shape.name, 100));
+    }
+    const auto numbers = values(*own->weight, split ? head_dim : num_heads * head_dim);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  const std::int64_t first = share_.first(num_heads) * head_dim;
+  return {.weight = backend_->upload(all.data() + first, share_.of(num_heads) * head_dim * 4),
+          .bias = nullptr,
+          .epsilon = description_.norm_epsilon,
+          .rms = description_.norm == Norm::rms};
 }
 
 std::shared_ptr<const Linear> TensorReader::matrix(Part part, std::int64_t layer_index,
@@ -278,7 +317,11 @@ Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts, Cut cu
       continue;
     }
     any = true;
-    const std::vector<float> whole = values(*tensor, part.stored_rows);
+    // Of a stack of experts, its own.
+    const bool stack = tensor->shape.size() > 1;
+    const std::int64_t copies = stack ? tensor->shape.front() : 1;
+    const std::vector<float> whole = values(*tensor, stack ? part.copy * part.stored_rows : 0,
+                                            part.stored_rows, copies * part.stored_rows);
     used_->numbers += part.num_rows - part.stored_rows;  // of a fused one, what is its own
     for (std::int64_t row = 0; row < part.num_rows; ++row)
       stacked.push_back(whole[static_cast<std::size_t>(part.stored_row(row))]);
@@ -293,34 +336,81 @@ Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts, Cut cu
   return backend_->upload(stacked.data(), static_cast<std::int64_t>(stacked.size()) * 4);
 }
 
+void TensorReader::read_routing(std::int64_t layer_index, std::int64_t num_experts,
+                                LayerParts& parts) const {
+  const std::int64_t hidden = description_.shape.hidden_size;
+  parts.router = matrix(Part::router, layer_index, num_experts, hidden, {});
+  const auto find = [&](Part part) {
+    return weights::find_part(*weights_, description_.shape, part, layer_index);
+  };
+  parts.router_bias = bias(find(Part::router)->bias, num_experts);
+  if (description_.routing.corrected) {
+    const auto correction = find(Part::router_correction);
+    if (!correction) {
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no tensor {}, by which {} corrects the scores of experts; the checkpoint is not "
+             "whole",
+             weights::names_of_part(*weights_, description_.shape, Part::router_correction,
+                                    layer_index)
+                 .front(),
+             quote(description_.shape.name, 100));
+    }
+    parts.correction = values(*correction->weight, num_experts);
+  }
+  if (description_.routing.shared_gate)
+    parts.shared_gate = matrix(Part::shared_expert_gate, layer_index, 1, hidden, {});
+}
+
 std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) const {
   const ModelShape& shape = description_.shape;
   const LayerShape& layer = shape.layer(layer_index);
   auto parts = std::make_shared<LayerParts>();
   used_->numbers = 0;
-  const auto own_norm = [&](Part part, std::int64_t width, bool required) {
-    return norm(part, layer_index, width, required);
-  };
-  parts->attention_norm = own_norm(Part::attention_norm, shape.hidden_size, true);
-  if (!description_.shared_norm)
-    parts->ffn_norm = own_norm(Part::ffn_norm, shape.hidden_size, true);
-  if (description_.post_norms) {
-    parts->attention_post_norm = own_norm(Part::attention_post_norm, shape.hidden_size, true);
-    parts->ffn_post_norm = own_norm(Part::ffn_post_norm, shape.hidden_size, true);
+  const auto own_norm = [&](Part part) { return norm(part, layer_index, shape.hidden_size); };
+  if (description_.places != NormPlaces::after) {
+    parts->attention_norm = own_norm(Part::attention_norm);
+    if (!description_.shared_norm) parts->ffn_norm = own_norm(Part::ffn_norm);
   }
-  if (description_.qk_norm) {
-    parts->q_norm = own_norm(Part::q_norm, layer.head_dim, true);
-    parts->k_norm = own_norm(Part::k_norm, layer.head_dim, true);
+  if (description_.places == NormPlaces::after || description_.places == NormPlaces::both) {
+    parts->attention_post_norm = own_norm(Part::attention_post_norm);
+    parts->ffn_post_norm = own_norm(Part::ffn_post_norm);
+  }
+  if (description_.qk_norm != QkNorm::none) {
+    parts->q_norm = head_norm(Part::q_norm, layer_index, layer.num_heads, layer.head_dim);
+    parts->k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
   }
   parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}), Cut::rows);
   parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}), Cut::columns);
-  parts->in_bias = stacked_bias(find(layer_index, {"gate_proj", "up_proj"}), Cut::rows);
-  parts->down_bias = stacked_bias(find(layer_index, {"down_proj"}), Cut::columns);
+  const auto network_bias = [&](std::initializer_list<const char*> in, const char* down,
+                                std::int64_t copy = 0) {
+    return NetworkBias{stacked_bias(find(layer_index, in, copy), Cut::rows),
+                       stacked_bias(find(layer_index, {down}, copy), Cut::columns)};
+  };
+  std::int64_t num_experts = 0;
   for (const LinearShape& linear : layer.linears) {
-    if (linear.name == "experts.down_proj")
-      parts->router = matrix(Part::router, layer_index, linear.num_copies, shape.hidden_size, {});
-    if (linear.name == "shared_expert.down_proj")
-      parts->shared_gate = matrix(Part::shared_expert_gate, layer_index, 1, shape.hidden_size, {});
+    if (linear.name == "experts.down_proj") num_experts = linear.num_copies;
+    if (linear.name == "shared_expert.down_proj") {
+      parts->shared_bias = network_bias({"shared_expert.gate_proj", "shared_expert.up_proj"},
+                                        "shared_expert.down_proj");
+    }
+  }
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    parts->biases.push_back(
+        network_bias({"experts.gate_proj", "experts.up_proj"}, "experts.down_proj", expert));
+  }
+  if (num_experts == 0)
+    parts->biases.push_back(network_bias({"gate_proj", "up_proj"}, "down_proj"));
+  if (num_experts > 0) read_routing(layer_index, num_experts, *parts);
+  if (description_.sinks) {
+    const auto sinks = weights::find_part(*weights_, shape, Part::sinks, layer_index);
+    if (!sinks) {
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no attention sinks of layer {} of {}; the checkpoint is not whole", layer_index,
+             quote(shape.name, 100));
+    }
+    const auto numbers = values(*sinks->weight, layer.num_heads);
+    parts->sinks = backend_->upload(numbers.data() + share_.first(layer.num_heads),
+                                    share_.of(layer.num_heads) * 4);
   }
   if (used_->numbers != layer.other_parameters) {
     refuse(quote(weights_->path(), 300),
@@ -343,8 +433,19 @@ void TensorReader::leave(std::initializer_list<Part> parts, std::int64_t layer_i
 
 void TensorReader::leave_layer(std::int64_t layer_index) const {
   leave({Part::attention_norm, Part::ffn_norm, Part::attention_post_norm, Part::ffn_post_norm,
-         Part::q_norm, Part::k_norm, Part::router, Part::shared_expert_gate},
+         Part::q_norm, Part::k_norm, Part::router, Part::router_correction,
+         Part::shared_expert_gate, Part::sinks},
         layer_index);
+  if (description_.qk_norm == QkNorm::each_head) {
+    const LayerShape& layer = description_.shape.layer(layer_index);
+    for (const Part part : {Part::q_norm, Part::k_norm}) {
+      for (std::int64_t head = 0; head < layer.num_heads; ++head) {
+        if (const auto own =
+                weights::find_part(*weights_, description_.shape, part, layer_index, head))
+          use(*own->weight);
+      }
+    }
+  }
   for (const LinearWeight& linear : linears_of_layer(layer_index)) {
     use(*linear.tensor);
     if (const TensorInfo* bias = weights::bias_of(*weights_, linear)) use(*bias);

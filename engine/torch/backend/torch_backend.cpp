@@ -126,6 +126,15 @@ class TorchBackend final : public Backend {
     view(x).div_(static_cast<double>(cap)).tanh_().mul_(static_cast<double>(cap));
   }
 
+  void clamp(float most, Rows2d x) const override {
+    view(x).clamp_(-static_cast<double>(most), static_cast<double>(most));
+  }
+  void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const override {
+    const double most = static_cast<double>(limit);
+    const at::Tensor x = view(gate).clamp_max(most);
+    view(gate).copy_((view(up).clamp(-most, most) + 1) * x * at::sigmoid(x * kClampedSwigluSlope));
+  }
+
   void rotate(const kernels::RopeForm& form, const Memory& cos_sin, Rows2d x) const override {
     const std::int64_t pairs = form.rotary_width / 2;
     const at::Tensor table = at::from_blob(cos_sin.get(), {x.rows, 1, 2, pairs}, floats());
@@ -186,7 +195,7 @@ class TorchBackend final : public Backend {
       const at::Tensor scores = scored(q.narrow(0, first, count).transpose(0, 1),
                                        of_heads(blocks.keys, blocks.key_scale), length, form);
       const at::Tensor seen =
-          at::matmul(at::softmax(scores, -1), of_heads(blocks.values, blocks.value_scale));
+          at::matmul(shares(scores, form), of_heads(blocks.values, blocks.value_scale));
       result.narrow(0, first, count).copy_(seen.transpose(0, 1));
     }
   }
@@ -329,6 +338,15 @@ class TorchBackend final : public Backend {
     at::Tensor hidden = ahead > 0;
     if (form.window > 0) hidden = hidden.logical_or(ahead <= -form.window);
     return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  }
+
+  // A sink takes its share of the softmax and gives nothing.
+  at::Tensor shares(const at::Tensor& scores, const kernels::AttentionForm& form) const {
+    if (form.sinks == nullptr) return at::softmax(scores, -1);
+    const at::Tensor sinks =
+        at::from_blob(const_cast<float*>(form.sinks), {form.num_heads, 1, 1}, floats())
+            .expand({form.num_heads, scores.size(1), 1});
+    return at::softmax(at::cat({scores, sinks}, -1), -1).narrow(-1, 0, scores.size(2));
   }
 
   at::Device device_;

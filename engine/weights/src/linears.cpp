@@ -48,6 +48,8 @@ Slice slice_of(const Place& place, const LayerShape& layer, const LinearShape& l
       const bool up = linear.name.find("up_proj") != std::string::npos;
       return {up ? rows : 0, 2 * rows, rows, rows};
     }
+    case Fused::gate_up_by_turns:
+      return {linear.name.find("up_proj") != std::string::npos ? 1 : 0, 2 * rows, 1, 2};
     case Fused::qkv:
       return {second ? query : third ? query + key : 0, query + 2 * key, rows, rows};
     case Fused::grouped_qkv: {
@@ -189,21 +191,25 @@ class Finder {
 void read_transposed(const Weights& weights, const LinearWeight& linear, std::int64_t first,
                      std::int64_t num_rows, std::span<float> out) {
   constexpr std::int64_t kSquare = 64;
-  std::vector<float> columns(static_cast<std::size_t>(kSquare * kSquare));
+  std::vector<float> columns;
   for (std::int64_t row = 0; row < num_rows; row += kSquare) {
     const std::int64_t rows = std::min(kSquare, num_rows - row);
+    // Rows that are not neighbours are read with those between them.
+    const std::int64_t from = linear.stored_row(first + row);
+    const std::int64_t span = linear.stored_row(first + row + rows - 1) - from + 1;
+    columns.resize(static_cast<std::size_t>(kSquare * span));
     for (std::int64_t in = 0; in < linear.in_features; in += kSquare) {
       const std::int64_t ins = std::min(kSquare, linear.in_features - in);
       for (std::int64_t i = 0; i < ins; ++i) {
-        const std::int64_t at =
-            linear.offset + (in + i) * linear.stored_rows + linear.stored_row(first + row);
+        const std::int64_t at = linear.offset + (in + i) * linear.stored_rows + from;
         read_f32(weights, *linear.tensor, at,
-                 {columns.data() + i * kSquare, static_cast<std::size_t>(rows)});
+                 {columns.data() + i * span, static_cast<std::size_t>(span)});
       }
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t i = 0; i < ins; ++i) {
           out[static_cast<std::size_t>((row + r) * linear.in_features + in + i)] =
-              columns[static_cast<std::size_t>(i * kSquare + r)];
+              columns[static_cast<std::size_t>(i * span + linear.stored_row(first + row + r) -
+                                               from)];
         }
       }
     }

@@ -15,23 +15,33 @@ using Fused = Place::Fused;
 /// By the linear's name.
 using Names = std::map<std::string, std::vector<Place>>;
 
-Names llama_names() {
+std::vector<Place> places(const std::string& folder, std::initializer_list<const char*> names) {
+  std::vector<Place> found;
+  for (const char* name : names) found.push_back({folder + name + ".weight"});
+  return found;
+}
+
+/// Of all families but those below: Llama's names, and where others took another word for the same
+/// matrix, that one.
+Names usual_names() {
   const std::string attention = "layers.{}.self_attn.", ffn = "layers.{}.mlp.";
   Names names;
   for (const char* linear : {"q_proj", "k_proj", "v_proj"}) {
     names[linear] = {{attention + linear + ".weight"}, {attention + "qkv_proj.weight", Fused::qkv}};
   }
-  names["o_proj"] = {{attention + "o_proj.weight"}};
-  for (const char* linear : {"gate_proj", "up_proj"}) {
-    names[linear] = {{ffn + linear + ".weight"}, {ffn + "gate_up_proj.weight", Fused::gate_up}};
-  }
-  names["down_proj"] = {{ffn + "down_proj.weight"}};
+  names["o_proj"] = places(attention, {"o_proj", "dense"});
+  names["up_proj"] = places(ffn, {"up_proj", "fc1", "c_fc"});
+  names["down_proj"] = places(ffn, {"down_proj", "fc2", "c_proj"});
+  names["gate_proj"] = places(ffn, {"gate_proj"});
+  for (const char* linear : {"gate_proj", "up_proj"})
+    names[linear].push_back({ffn + "gate_up_proj.weight", Fused::gate_up});
   return names;
 }
 
-// One tensor per expert, and since transformers 5 all experts of a layer in one.
+// One tensor per expert, and since transformers 5 all experts of a layer in one. Beside them there
+// may be a network that every token passes.
 Names with_experts(const std::string& block, const char* gate, const char* up, const char* down) {
-  Names names = llama_names();
+  Names names = usual_names();
   const std::string one = "layers.{}." + block + ".experts.{e}.";
   const std::vector<std::string> stacks = {"layers.{}." + block + ".experts.",
                                            "layers.{}.mlp.experts."};
@@ -42,6 +52,9 @@ Names with_experts(const std::string& block, const char* gate, const char* up, c
     for (const std::string& folder : stacks) {
       places.push_back({folder + stack, fused, false, true});
     }
+    for (const char* shared : {"shared_expert.", "shared_experts."})
+      names["shared_expert." + linear].push_back(
+          {"layers.{}." + block + "." + shared + linear + ".weight"});
   };
   add("gate_proj", gate, "gate_up_proj", Fused::gate_up);
   add("up_proj", up, "gate_up_proj", Fused::gate_up);
@@ -49,13 +62,23 @@ Names with_experts(const std::string& block, const char* gate, const char* up, c
   return names;
 }
 
-// Beside the experts one network that every token passes.
-Names qwen2_moe_names() {
-  Names names = with_experts("mlp", "gate_proj", "up_proj", "down_proj");
-  for (const char* linear : {"gate_proj", "up_proj", "down_proj"}) {
-    names[std::string("shared_expert.") + linear] = {
-        {std::string("layers.{}.mlp.shared_expert.") + linear + ".weight"}};
-  }
+// Stacks alone, of gate and up together.
+Names granite_moe_names() {
+  Names names = usual_names();
+  const std::string block = "layers.{}.block_sparse_moe.";
+  for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
+    names[linear] = {{block + "input_linear.weight", Fused::gate_up, false, true}};
+  names["experts.down_proj"] = {{block + "output_linear.weight", Fused::no, false, true}};
+  return names;
+}
+
+// Stacks of matrices [in_features, out_features], columns of gate and up by turns.
+Names gpt_oss_names() {
+  Names names = usual_names();
+  const std::string experts = "layers.{}.mlp.experts.";
+  for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
+    names[linear] = {{experts + "gate_up_proj", Fused::gate_up_by_turns, true, true}};
+  names["experts.down_proj"] = {{experts + "down_proj", Fused::no, true, true}};
   return names;
 }
 
@@ -94,6 +117,48 @@ Names gpt2_names() {
           {"down_proj", {{layer + "mlp.c_proj.weight", Fused::no, true}}}};
 }
 
+Names gpt_neox_names() {
+  const std::string layer = "layers.{}.";
+  const Place fused = {layer + "attention.query_key_value.weight", Fused::grouped_qkv};
+  return {{"q_proj", {fused}},
+          {"k_proj", {fused}},
+          {"v_proj", {fused}},
+          {"o_proj", {{layer + "attention.dense.weight"}}},
+          {"up_proj", {{layer + "mlp.dense_h_to_4h.weight"}}},
+          {"down_proj", {{layer + "mlp.dense_4h_to_h.weight"}}}};
+}
+
+Names mpt_names() {
+  const std::string layer = "blocks.{}.";
+  const Place fused = {layer + "attn.Wqkv.weight", Fused::qkv};
+  return {{"q_proj", {fused}},
+          {"k_proj", {fused}},
+          {"v_proj", {fused}},
+          {"o_proj", {{layer + "attn.out_proj.weight"}}},
+          {"up_proj", {{layer + "ffn.up_proj.weight"}}},
+          {"down_proj", {{layer + "ffn.down_proj.weight"}}}};
+}
+
+// GPT-2's, as Linear has them: one key head after all of q, or q, k and v of a head together.
+Names gpt_bigcode_names() {
+  Names names = gpt2_names();
+  for (auto& [linear, places] : names) {
+    places.front().transposed = false;
+    if (places.front().fused == Fused::qkv) places.front().fused = Fused::grouped_qkv;
+  }
+  return names;
+}
+
+Names gpt_neo_names() {
+  Names names = gpt2_names();
+  for (auto& [linear, places] : names) places.front().transposed = false;
+  const std::string attention = "h.{}.attn.attention.";
+  for (const char* linear : {"q_proj", "k_proj", "v_proj"})
+    names[linear] = {{attention + linear + ".weight"}};
+  names["o_proj"] = {{attention + "out_proj.weight"}};
+  return names;
+}
+
 Names gptj_names() {
   const std::string layer = "h.{}.";
   return {
@@ -122,48 +187,41 @@ Names gguf_names() {
   return names;
 }
 
-const std::map<std::string, Names>& families() {
-  static const std::map<std::string, Names> all = {
+const Names& names_of(const std::string& family) {
+  static const Names usual = with_experts("mlp", "gate_proj", "up_proj", "down_proj");
+  static const std::map<std::string, Names> others = {
       {"bloom", bloom_names()},
       {"falcon", bloom_names()},
-      {"gemma2", llama_names()},
-      {"gemma3", llama_names()},
       {"gpt2", gpt2_names()},
+      {"gpt_bigcode", gpt_bigcode_names()},
+      {"gpt_neo", gpt_neo_names()},
+      {"gpt_neox", gpt_neox_names()},
+      {"gpt_oss", gpt_oss_names()},
       {"gptj", gptj_names()},
-      {"llama", llama_names()},
-      {"mistral", llama_names()},
+      {"granitemoe", granite_moe_names()},
       {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
+      {"mpt", mpt_names()},
       {"opt", opt_names()},
-      {"qwen2", llama_names()},
-      {"qwen2_moe", qwen2_moe_names()},
-      {"qwen3", llama_names()},
-      {"qwen3_moe", with_experts("mlp", "gate_proj", "up_proj", "down_proj")},
   };
-  return all;
+  const auto found = others.find(family);
+  return found == others.end() ? usual : found->second;
 }
 
 }  // namespace
 
 std::vector<Place> places_of(const std::string& family, const std::string& linear, bool gguf) {
   static const Names in_gguf = gguf_names();
-  const auto known = families().find(family);
-  if (known != families().end()) {
-    const Names& names = gguf ? in_gguf : known->second;
-    const auto found = names.find(linear);
-    if (found != names.end()) return found->second;
-  }
+  const Names& names = gguf ? in_gguf : names_of(family);
+  const auto found = names.find(linear);
+  if (found != names.end()) return found->second;
   throw Error(ErrorCode::unsupported, "the names of tensors of the family " + quote(family) +
                                           " are not known for " + quote(linear));
 }
 
 const std::vector<std::string>& name_prefixes() {
-  static const std::vector<std::string> all = {"",
-                                               "model.",
-                                               "transformer.",
-                                               "decoder.",
-                                               "model.decoder.",
-                                               "language_model.model.",
-                                               "model.language_model."};
+  static const std::vector<std::string> all = {
+      "",          "model.",         "transformer.",          "decoder.",
+      "gpt_neox.", "model.decoder.", "language_model.model.", "model.language_model."};
   return all;
 }
 

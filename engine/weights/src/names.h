@@ -14,9 +14,10 @@ namespace tessera::weights {
 struct Place {
   enum class Fused {
     no,
-    grouped_qkv,  ///< per key-value head: its query heads, its key head, its value head
-    qkv,          ///< all of q, all of k, all of v
-    gate_up,      ///< all of gate, all of up
+    grouped_qkv,       ///< per key-value head: its query heads, its key head, its value head
+    qkv,               ///< all of q, all of k, all of v
+    gate_up,           ///< all of gate, all of up
+    gate_up_by_turns,  ///< a row of gate, a row of up
   };
   std::string pattern;
   Fused fused = Fused::no;

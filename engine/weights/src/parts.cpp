@@ -14,28 +14,54 @@ namespace {
 
 using Stems = std::map<Part, std::vector<std::string>>;
 
-Stems llama_stems() {
+/// Of all families but those below; where several names are given, the first that is there counts.
+Stems usual_stems() {
+  const std::string layer = "layers.{}.", attention = layer + "self_attn.";
   return {{Part::token_embedding, {"embed_tokens"}},
-          {Part::final_norm, {"norm"}},
-          {Part::attention_norm, {"layers.{}.input_layernorm"}},
-          {Part::ffn_norm, {"layers.{}.post_attention_layernorm"}},
-          {Part::q_norm, {"layers.{}.self_attn.q_norm"}},
-          {Part::k_norm, {"layers.{}.self_attn.k_norm"}},
-          {Part::router, {"layers.{}.mlp.gate", "layers.{}.block_sparse_moe.gate"}},
-          {Part::shared_expert_gate, {"layers.{}.mlp.shared_expert_gate"}}};
+          {Part::final_norm, {"norm", "final_layernorm"}},
+          {Part::attention_norm, {layer + "input_layernorm"}},
+          {Part::ffn_norm, {layer + "post_attention_layernorm"}},
+          {Part::q_norm,
+           {attention + "q_norm", attention + "q_layernorm", attention + "query_layernorm",
+            attention + "q_layernorm.norms.{h}"}},
+          {Part::k_norm,
+           {attention + "k_norm", attention + "k_layernorm", attention + "key_layernorm",
+            attention + "k_layernorm.norms.{h}"}},
+          {Part::sinks, {attention + "sinks"}},
+          {Part::router,
+           {layer + "mlp.gate", layer + "mlp.router", layer + "block_sparse_moe.gate",
+            layer + "block_sparse_moe.router.layer"}},
+          {Part::router_correction,
+           {layer + "mlp.gate.e_score_correction_bias",
+            layer + "mlp.moe_statics.e_score_correction_bias"}},
+          {Part::shared_expert_gate, {layer + "mlp.shared_expert_gate"}}};
 }
 
+// Norms of what attention and feed-forward network give: Gemma's names, which OLMo and EXAONE took.
 Stems gemma_stems() {
-  Stems stems = llama_stems();
+  Stems stems = usual_stems();
   stems[Part::attention_post_norm] = {"layers.{}.post_attention_layernorm"};
   stems[Part::ffn_norm] = {"layers.{}.pre_feedforward_layernorm"};
   stems[Part::ffn_post_norm] = {"layers.{}.post_feedforward_layernorm"};
   return stems;
 }
 
+Stems glm4_stems() {
+  Stems stems = usual_stems();
+  stems[Part::attention_post_norm] = {"layers.{}.post_self_attn_layernorm"};
+  stems[Part::ffn_post_norm] = {"layers.{}.post_mlp_layernorm"};
+  return stems;
+}
+
 const Stems& stems_of(const std::string& family) {
-  static const Stems llama = llama_stems(), gemma = gemma_stems();
+  static const Stems usual = usual_stems();
   static const std::map<std::string, Stems> others = {
+      {"exaone4", gemma_stems()},
+      {"gemma2", gemma_stems()},
+      {"gemma3", gemma_stems()},
+      {"glm4", glm4_stems()},
+      {"olmo2", gemma_stems()},
+      {"olmo3", gemma_stems()},
       {"opt",
        {{Part::token_embedding, {"embed_tokens"}},
         {Part::position_embedding, {"embed_positions"}},
@@ -64,10 +90,21 @@ const Stems& stems_of(const std::string& family) {
       {"gptj",
        {{Part::token_embedding, {"wte"}},
         {Part::final_norm, {"ln_f"}},
-        {Part::attention_norm, {"h.{}.ln_1"}}}}};
-  if (family.starts_with("gemma")) return gemma;
-  const auto found = others.find(family);
-  return found == others.end() ? llama : found->second;
+        {Part::attention_norm, {"h.{}.ln_1"}}}},
+      {"gpt_neox",
+       {{Part::token_embedding, {"embed_in"}},
+        {Part::final_norm, {"final_layer_norm"}},
+        {Part::lm_head, {"embed_out"}},
+        {Part::attention_norm, {"layers.{}.input_layernorm"}},
+        {Part::ffn_norm, {"layers.{}.post_attention_layernorm"}}}},
+      {"mpt",
+       {{Part::token_embedding, {"wte"}},
+        {Part::final_norm, {"norm_f"}},
+        {Part::attention_norm, {"blocks.{}.norm_1"}},
+        {Part::ffn_norm, {"blocks.{}.norm_2"}}}}};
+  const bool as_gpt2 = family == "gpt_neo" || family == "gpt_bigcode";
+  const auto found = others.find(as_gpt2 ? "gpt2" : family);
+  return found == others.end() ? usual : found->second;
 }
 
 // Falcon's second norm is that of the attention, and the first one then the other's.
@@ -105,26 +142,29 @@ std::vector<std::string> prefixes_of(const Weights& weights, Part part) {
 }  // namespace
 
 std::vector<std::string> names_of_part(const Weights& weights, const ModelShape& model, Part part,
-                                       std::int64_t layer_index) {
+                                       std::int64_t layer_index, std::int64_t head) {
   const Stems& stems = weights.is_gguf() ? gguf_stems(weights) : stems_of(model.family);
   const auto known = stems.find(part);
   std::vector<std::string> patterns;
   if (known != stems.end()) patterns = known->second;
-  if (part == Part::lm_head && !weights.is_gguf()) patterns = {"lm_head"};
+  if (part == Part::lm_head && patterns.empty() && !weights.is_gguf()) patterns = {"lm_head"};
   std::vector<std::string> names;
   for (std::string stem : patterns) {
     if (const std::size_t at = stem.find("{}"); at != std::string::npos)
       stem.replace(at, 2, std::to_string(layer_index));
+    if (const std::size_t at = stem.find("{h}"); at != std::string::npos)
+      stem.replace(at, 3, std::to_string(head));
     for (const std::string& prefix : prefixes_of(weights, part)) names.push_back(prefix + stem);
   }
   return names;
 }
 
 std::optional<PartTensors> find_part(const Weights& weights, const ModelShape& model, Part part,
-                                     std::int64_t layer_index) {
-  for (const std::string& name : names_of_part(weights, model, part, layer_index)) {
+                                     std::int64_t layer_index, std::int64_t head) {
+  for (const std::string& name : names_of_part(weights, model, part, layer_index, head)) {
     if (const TensorInfo* weight = weights.find(name + ".weight"))
       return PartTensors{weight, weights.find(name + ".bias")};
+    if (const TensorInfo* numbers = weights.find(name)) return PartTensors{numbers, nullptr};
   }
   return std::nullopt;
 }
@@ -136,7 +176,7 @@ const TensorInfo* bias_of(const Weights& weights, const LinearWeight& linear) {
     if (name.ends_with(ending))
       return weights.find(name.substr(0, name.size() - ending.size()) + ".bias");
   }
-  return nullptr;
+  return weights.find(name + "_bias");  // of a stack of experts
 }
 
 Json hf_config_of(const Weights& weights) {

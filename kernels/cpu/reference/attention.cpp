@@ -51,6 +51,7 @@ void attention(const AttentionTask& t) {
       const double s = score(t, row, key);
       if (s > largest) largest = s;
     }
+    if (t.form.sinks != nullptr) total = std::exp(t.form.sinks[t.head(row)] - largest);
     for (std::int64_t i = 0; i < t.blocks.head_dim; ++i) values[i] = 0;
     for (std::int64_t key = t.first_key(row); key <= t.position(row); ++key) {
       const double p = std::exp(score(t, row, key) - largest);

@@ -381,7 +381,11 @@ class Attention {
 
   void finish() const {
     for (std::int64_t row = 0; row < num_rows; ++row) {
-      const float total = sum_of_lanes<kLanes>(read<Floats>(weights + row * kLanes));
+      float total = sum_of_lanes<kLanes>(read<Floats>(weights + row * kLanes));
+      if (task.form.sinks != nullptr) {
+        const float sink = task.form.sinks[task.head(task.rows.first + row)];
+        total += M::exp(M::number(sink - largest[row]))[0];
+      }
       float* to = task.output(task.rows.first + row);
       for (std::int64_t i = 0; i < task.blocks.head_dim; ++i) to[i] = sums[row * dims + i] / total;
     }

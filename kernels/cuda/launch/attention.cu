@@ -12,6 +12,7 @@ Status paged_attention(const float* queries, std::int64_t stride, std::int64_t t
       !cpu::valid(blocks) || !cpu::valid(form, blocks) ||
       stride < form.num_heads * blocks.head_dim || out_stride < form.num_heads * blocks.head_dim)
     return Status::invalid_argument;
+  if (form.sinks != nullptr) return Status::unsupported;
   if (blocks.head_dim > kMaxHeadDim || tokens > 0x7fffffff || form.num_heads > 65535 ||
       batch.num_sequences > 0x7fffffff || batch.max_blocks * blocks.block_size > 0x7fffff00)
     return Status::unsupported;

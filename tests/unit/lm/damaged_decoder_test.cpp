@@ -112,7 +112,8 @@ TEST_P(EveryFamily, HasANumberThatIsNone) {
 INSTANTIATE_TEST_SUITE_P(Families, EveryFamily,
                          testing::Values("opt", "opt_postnorm", "bloom", "llama2", "qwen2_moe",
                                          "qwen3", "mixtral", "gemma2", "gemma3", "falcon",
-                                         "falcon_new", "gptj", "gpt2"),
+                                         "falcon_new", "gptj", "gpt2", "cohere_qk_norm", "dots1",
+                                         "glm4", "gpt_oss", "olmo2", "stablelm_parallel"),
                          [](const auto& one) { return one.param; });
 
 TEST_F(DamagedDecoder, HasATensorTooMany) {
@@ -121,6 +122,27 @@ TEST_F(DamagedDecoder, HasATensorTooMany) {
   EXPECT_THAT(
       complaint(tensors, read_file(decoder_folder("llama2") + "/config.json")),
       testing::HasSubstr("1 tensor that no llama has: 'model.layers.0.mlp.adapter.weight'"));
+}
+
+TEST_F(DamagedDecoder, IsOfAFamilyOrSwitchThatIsPlannedOnly) {
+  const auto expect = [&](const char* folder, const Json& changes, const char* said) {
+    Json config = parse_json(read_file(decoder_folder(folder) + "/config.json"), "config.json");
+    config.update(changes);
+    EXPECT_THAT(complaint(tensors_of(decoder_folder(folder)), config.dump()),
+                testing::HasSubstr(said));
+  };
+  expect("llama2", {{"model_type", "apertus"}, {"architectures", {"ApertusForCausalLM"}}},
+         "the family 'apertus' can be planned, not run; run are arcee, bloom, ");
+  expect("dots1", {{"n_group", 2}}, "n_group: experts that are chosen by groups");
+  expect("mpt", {{"attn_config", {{"alibi", true}, {"prefix_lm", true}}}},
+         "attn_config.prefix_lm: only false is understood");
+  expect("smollm3", {{"no_rope_layers", {1, 0}}}, "no_rope_layers: 2 numbers for 3 layers");
+  expect("phi3_longrope",
+         {{"rope_scaling",
+           {{"rope_type", "longrope"},
+            {"short_factor", {1.0}},
+            {"long_factor", {1.0, 2.0, 3.0, 4.0}}}}},
+         "short_factor: 1 factors for 4 pairs");
 }
 
 TEST_F(DamagedDecoder, LacksABiasThatOtherLayersHave) {

@@ -42,6 +42,41 @@ std::vector<std::string> folders() {
           "gptj",
           "gpt2",
           "gpt2_scaled",
+          "arcee",
+          "cohere",
+          "cohere2",
+          "cohere_qk_norm",
+          "dots1",
+          "ernie4_5",
+          "ernie4_5_moe",
+          "exaone4",
+          "gemma",
+          "glm",
+          "glm4",
+          "glm4_5",
+          "gpt_bigcode",
+          "gpt_neo",
+          "gpt_neox",
+          "gpt_neox_sequential",
+          "gpt_oss",
+          "granite",
+          "granitemoe",
+          "helium",
+          "hunyuan_dense",
+          "mpt",
+          "nemotron",
+          "olmo",
+          "olmo2",
+          "olmo3",
+          "olmoe",
+          "phi",
+          "phi3",
+          "phi_qk_norm",
+          "seed_oss",
+          "smollm3",
+          "stablelm",
+          "stablelm_parallel",
+          "starcoder2",
           "gguf/bloom",
           "gguf/falcon",
           "gguf/falcon_new",
@@ -326,6 +361,40 @@ TEST_P(EveryDecoder, KeepsItsCacheInEightBits) {
   EXPECT_LT(error, 0.1);  // steps of 1/127 of a head's largest number, through a few layers
   EXPECT_GT(error, 1e-6);
   EXPECT_LT(small->make_cache(4, 16)->bytes(), model->make_cache(4, 16)->bytes());
+}
+
+// Frequencies that go by the length of a sequence: keys in a cache stay as they were turned, so
+// that only a prompt in one piece is what transformers computes of it.
+TEST(EveryLength, HasItsFrequencies) {
+  for (const std::string name : {"llama_dynamic", "phi3_longrope"}) {
+    const auto model = load_decoder({.path = decoder_path(name)});
+    for (const Expected& one : expected_of(decoder_folder(name))) {
+      EXPECT_LT(relative_error(run_in_pieces(*model, one.ids, one.ids.size()), one.logits), kBound)
+          << name << ", " << one.ids.size() << " tokens";
+    }
+    const auto ids = expected_of(decoder_folder(name)).front().ids;
+    EXPECT_GT(relative_error(run_in_pieces(*model, ids, 1), run_in_pieces(*model, ids, 21)), 1e-3);
+  }
+}
+
+// Whatever the shape of a matrix, and however the prompt is cut.
+TEST_P(EveryDecoder, RunsInFewerBits) {
+  if (GetParam() == "gguf/llama_blocks") return;  // in blocks already
+  const auto& [ids, logits] = expected[0];
+  const auto& linears = model->shape().layer(model->shape().num_layers - 1).linears;
+  // A token that hardly preferred an expert may visit another.
+  const bool experts = linears.back().name.find("expert") != std::string::npos;
+  const double in_8_bits = experts ? 0.5 : 0.1;
+  for (const std::int32_t bitwidth : {8, 4, 3}) {
+    SCOPED_TRACE(bitwidth);
+    const std::vector<LayerForm> forms(static_cast<std::size_t>(model->shape().num_layers),
+                                       {.bitwidth = bitwidth, .scheme = {.group_size = 8}});
+    const auto small = load_decoder({.path = decoder_path(GetParam()), .layers = forms});
+    const auto whole = run_in_pieces(*small, ids, ids.size());
+    EXPECT_LT(relative_error(run_in_pieces(*small, ids, 1, 3), whole), 1e-5);
+    EXPECT_GT(relative_error(whole, logits), 1e-5);
+    EXPECT_LT(relative_error(whole, logits), bitwidth == 8 ? in_8_bits : 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, EveryDecoder, testing::ValuesIn(folders()), [](const auto& one) {

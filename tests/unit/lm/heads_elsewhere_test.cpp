@@ -95,8 +95,9 @@ TEST_F(HeadsElsewhereTest, HaveTheBitsOfTheWholeModel) {
 
 // ALiBi, windows, soft caps, norms of heads, scales by layer, experts, parallel networks.
 TEST_F(HeadsElsewhereTest, HaveThemInEveryFamily) {
-  for (const char* name : {"opt", "bloom", "llama3", "qwen2_window", "qwen3_moe", "gemma2",
-                           "falcon_alibi", "gptj", "gpt2_scaled", "gguf/bloom"}) {
+  for (const char* name :
+       {"opt", "bloom", "llama3", "qwen2_window", "qwen3_moe", "gemma2", "falcon_alibi", "gptj",
+        "gpt2_scaled", "gguf/bloom", "glm", "mpt", "olmo2", "smollm3"}) {
     SCOPED_TRACE(name);
     expect_whole({.path = decoder_path(name)});
   }
@@ -104,6 +105,9 @@ TEST_F(HeadsElsewhereTest, HaveThemInEveryFamily) {
 
 TEST_F(HeadsElsewhereTest, AreRefusedWhereTheyCannotBe) {
   RandomDecoder(1, 2).write(folder_);
+  expect_error(ErrorCode::unsupported, {"gpt_oss", "sinks"}, [&] {
+    Beside({.path = decoder_path("gpt_oss"), .attention_elsewhere = 0.5}, kBlocks, kBlockSize);
+  });
   expect_error(ErrorCode::out_of_range, {"no ratio"},
                [&] { load_decoder({.path = folder_, .attention_elsewhere = 1.5}); });
   expect_error(ErrorCode::unsupported, {"share the heads already"},

@@ -119,31 +119,15 @@ TEST_F(Ranks, GiveWhatTheWholeModelGives) {
 
 // Fused and transposed matrices, experts, ALiBi, norms after the sums, permuted heads of GGUF.
 TEST_F(Ranks, ShareModelsOfEveryFamily) {
-  for (const char* name : {"opt",
-                           "opt_postnorm",
-                           "bloom",
-                           "llama3",
-                           "llama_bias",
-                           "qwen2_window",
-                           "qwen2_moe",
-                           "qwen3",
-                           "qwen3_moe",
-                           "mixtral",
-                           "gemma2",
-                           "gemma3",
-                           "falcon_new",
-                           "falcon_alibi",
-                           "gptj",
-                           "gpt2",
-                           "gpt2_scaled",
-                           "gguf/bloom",
-                           "gguf/falcon_new",
-                           "gguf/gemma2",
-                           "gguf/llama_blocks",
-                           "gguf/gpt2",
-                           "gguf/llama3",
-                           "gguf/mixtral",
-                           "gguf/qwen3moe"}) {
+  for (const char* name : {"opt",          "opt_postnorm",      "bloom",      "llama3",
+                           "llama_bias",   "qwen2_window",      "qwen2_moe",  "qwen3",
+                           "qwen3_moe",    "mixtral",           "gemma2",     "gemma3",
+                           "falcon_new",   "falcon_alibi",      "gptj",       "cohere_qk_norm",
+                           "dots1",        "exaone4",           "glm",        "gpt_neox",
+                           "gpt_oss",      "granitemoe",        "mpt",        "phi3",
+                           "gpt2",         "gpt2_scaled",       "gguf/bloom", "gguf/falcon_new",
+                           "gguf/gemma2",  "gguf/llama_blocks", "gguf/gpt2",  "gguf/llama3",
+                           "gguf/mixtral", "gguf/qwen3moe"}) {
     SCOPED_TRACE(name);
     expect_whole({.path = decoder_path(name)}, 2, kPrompt);
   }
@@ -172,6 +156,11 @@ TEST_F(Ranks, ShareCodesOfTheWhole) {
   // Activations are rounded share by share: another rounding, as good as that of the whole.
   form = {.bitwidth = 8, .int8 = true};
   expect(0.05);
+}
+
+TEST_F(Ranks, RefuseNormsOverAllHeads) {
+  expect_error(ErrorCode::unsupported, {"norms the queries of all heads as one"},
+               [] { load_decoder({.path = decoder_path("olmo2"), .ranks = 2}); });
 }
 
 TEST_F(Ranks, RefuseWhatCannotBeShared) {

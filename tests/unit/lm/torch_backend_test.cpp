@@ -57,7 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Families, TorchBackends,
                          testing::Values("opt", "opt_postnorm", "bloom_heads6", "llama3",
                                          "llama_yarn", "qwen2_moe", "qwen3_moe", "mistral",
                                          "gemma2", "gemma3", "falcon_new", "falcon_alibi", "gptj",
-                                         "gpt2_scaled", "gguf/llama_blocks", "gguf/mixtral"),
+                                         "gpt2_scaled", "cohere_qk_norm", "dots1", "glm4",
+                                         "gpt_oss", "granite", "nemotron", "olmo",
+                                         "gguf/llama_blocks", "gguf/mixtral"),
                          [](const auto& one) {
                            std::string name = one.param;
                            std::ranges::replace(name, '/', '_');

@@ -39,7 +39,7 @@ void add_dense(Table& table) {
                      .norms = 1,
                      .qkv_bias = kAttentionBias,
                      .output_bias = kAttentionBias,
-                     .qk_norm = QkNorm::all_heads,
+                     .qk_norm = QkNorm::each_head,
                      .qk_norm_key = "use_qk_norm"};
   table["cohere2"] = {.sizes = {.max_context_tokens = 8192, .tied_embeddings = true},
                       .norms = 1,
@@ -132,9 +132,10 @@ void add_dense(Table& table) {
       .ffn_bias = kMlpBias,
       .windows = kWindowWhereWritten};
   table["stablelm"] = {.sizes = {.max_context_tokens = 4096, .num_kv_heads = 32},
+                       .parallel = {.key = "use_parallel_residual"},
                        .norm_bias = kAlways,
                        .qkv_bias = {.key = "use_qkv_bias"},
-                       .qk_norm = QkNorm::all_heads,
+                       .qk_norm = QkNorm::each_head,
                        .qk_norm_key = "qk_layernorm"};
 }
 
@@ -236,6 +237,7 @@ std::int64_t qk_norm_parameters(Config& config, const Switches& switches,
       return 2 * design.head_dim;
     case QkNorm::head_width_and_bias:
       return 4 * design.head_dim;
+    case QkNorm::each_head:
     case QkNorm::all_heads:
       return (design.num_heads + design.num_kv_heads) * design.head_dim;
   }
@@ -317,7 +319,8 @@ void read_switches(Config& config, const Switches& switches, ModelShape& model) 
   dense.qkv_bias = is_on(config, switches.qkv_bias);
   dense.output_bias = is_on(config, switches.output_bias);
   dense.ffn_bias = is_on(config, switches.ffn_bias);
-  dense.norm_parameters = switches.norms * norm + qk_norm_parameters(config, switches, dense);
+  const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0);
+  dense.norm_parameters = num_norms * norm + qk_norm_parameters(config, switches, dense);
   LayerDesign sparse = dense;
   const std::vector<bool> is_sparse = read_expert_layers(config, switches.experts, sparse, model);
   if (switches.experts.router_bias) sparse.norm_parameters += sparse.num_experts;

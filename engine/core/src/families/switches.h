@@ -3,24 +3,11 @@
 #include <string_view>
 
 #include "family.h"
+#include "tessera/core/arithmetic.h"
 
 // Families that differ from Llama by switches alone. A new one is a row of the table in
 // switches.cpp; a layer that no switch describes is a reader of its own.
 namespace tessera::hf {
-
-/// What a class does where its key is not written; without a key, what it always does.
-struct Switch {
-  bool on = false;
-  const char* key = nullptr;
-};
-
-/// Norms over queries and keys.
-enum class QkNorm {
-  none,
-  head_width,           ///< a weight per feature of a head, shared by the heads
-  head_width_and_bias,  ///< LayerNorms of that width
-  all_heads             ///< a weight per feature of every head
-};
 
 /// Which layers see a window only. `layer_types`, where written, says it layer by layer.
 struct Windows {
@@ -47,6 +34,7 @@ struct Switches {
   LlamaDefaults sizes = {};
   bool gated = true;
   std::int64_t norms = 2;  ///< of a layer, over the hidden size
+  Switch parallel = {};    ///< attention and feed-forward network share one of them
   bool norm_weight = true;
   Switch norm_bias = {};
   Switch qkv_bias = {}, output_bias = {}, ffn_bias = {}, head_bias = {};

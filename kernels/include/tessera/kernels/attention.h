@@ -44,6 +44,8 @@ struct AttentionForm {
   std::int64_t window;        ///< tokens that a query sees, itself included; 0: all before it
   const float* alibi_slopes;  ///< [num_heads] or null: slope * (key position - query position) is
                               ///< added to the score
+  const float* sinks = nullptr;  ///< [num_heads] or null: a score beside those of the keys, of
+                                 ///< which nothing comes
 };
 
 /// A ragged batch: sequence s has the queries [query_start[s], query_start[s + 1]), the last of its

@@ -52,6 +52,9 @@ struct Rows2d {
   }
 };
 
+/// Of the gate of gpt-oss; source: GptOssExperts of transformers.
+inline constexpr double kClampedSwigluSlope = 1.702;
+
 struct NormWeights {
   Memory weight, bias;  ///< f32 on the device; either may be null
   float epsilon = 0;
@@ -91,11 +94,14 @@ class Backend {
   virtual void add_bias(const Memory& bias, Rows2d out) const = 0;
   virtual void scale(float factor, Rows2d x) const = 0;
   virtual void softcap(float cap, Rows2d x) const = 0;  ///< x = cap tanh(x / cap)
+  virtual void clamp(float most, Rows2d x) const = 0;   ///< to [-most, most]
   /// `cos_sin` [rows][rotary_width], a row for each row of x.
   virtual void rotate(const kernels::RopeForm& form, const Memory& cos_sin, Rows2d x) const = 0;
   virtual void activate(kernels::Activation activation, Rows2d x) const = 0;
   /// gate = activation(gate) * up
   virtual void gated_activation(kernels::Activation activation, Rows2d gate, Rows2d up) const = 0;
+  /// gate = (up + 1) g sigmoid(kClampedSwigluSlope g), where g = min(gate, limit) and up is clamped
+  virtual void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const = 0;
 
   virtual void store_kv(Rows2d keys, Rows2d values, const BatchTables& batch,
                         const kernels::KvBlocks& blocks) const = 0;

@@ -27,9 +27,11 @@ enum class Part {
   ffn_norm,
   attention_post_norm,  ///< Gemma 2 and 3: of the output, before it is added
   ffn_post_norm,
-  q_norm,  ///< of every head
+  q_norm,  ///< of every head, or of all
   k_norm,
+  sinks,  ///< scores that no token has
   router,
+  router_correction,  ///< a number per expert, added for the choice alone
   shared_expert_gate
 };
 
@@ -39,13 +41,14 @@ struct PartTensors {
   const TensorInfo* bias = nullptr;
 };
 
-/// Where it is stored; empty where the file has none. `layer_index` counts for parts of a layer.
+/// Where it is stored; empty where the file has none. `layer_index` counts for parts of a layer,
+/// `head` for those that have a tensor each.
 std::optional<PartTensors> find_part(const Weights& weights, const ModelShape& model, Part part,
-                                     std::int64_t layer_index = 0);
+                                     std::int64_t layer_index = 0, std::int64_t head = 0);
 
 /// The names looked for, for messages.
 std::vector<std::string> names_of_part(const Weights& weights, const ModelShape& model, Part part,
-                                       std::int64_t layer_index = 0);
+                                       std::int64_t layer_index = 0, std::int64_t head = 0);
 
 /// The bias of a matrix: entry `linear.stored_row(r)` belongs to its row r. nullptr without one.
 const TensorInfo* bias_of(const Weights& weights, const LinearWeight& linear);

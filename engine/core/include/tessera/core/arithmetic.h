@@ -1,0 +1,121 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+// What the decoders of a family do with numbers, beside multiplying by the matrices that a
+// ModelShape lists: the columns of the table of families that only a model that runs needs.
+namespace tessera {
+
+/// What a class does where its key is not written; without a key, what it always does. A key
+/// "attn_config.alibi" lies in an object of that name.
+struct Switch {
+  bool on = false;
+  const char* key = nullptr;
+};
+
+/// A number of a class: what its key says, or this one where it is not written.
+struct Setting {
+  double value = 0;
+  const char* key = nullptr;
+};
+
+/// Norms over queries and keys.
+enum class QkNorm {
+  none,
+  head_width,           ///< a weight per feature of a head, shared by the heads
+  head_width_and_bias,  ///< LayerNorms of that width
+  each_head,            ///< every head normed alone, by weights of its own
+  all_heads             ///< the heads of a token normed as one row
+};
+
+enum class Norm { rms, layer };
+
+/// Where the norms of a layer stand.
+enum class NormPlaces {
+  before,      ///< what attention and feed-forward network read
+  after,       ///< what they give, before it is added (OLMo 2)
+  both,        ///< Gemma 2, GLM-4
+  after_sums,  ///< the hidden state, once it was added (OPT-350m)
+};
+
+enum class Positions {
+  none,
+  learned,  ///< a row of a table is added to the embedding
+  rotary,
+  alibi
+};
+
+/// Layers whose queries and keys turn with their position.
+enum class RotaryLayers {
+  all,
+  windows,  ///< those that see a window, and all where there are no windows (Cohere 2)
+  listed    ///< not every no_rope_layer_interval-th, or as no_rope_layers says (SmolLM3)
+};
+
+/// Which experts a token visits, and how much each counts.
+struct Routing {
+  bool sigmoid = false;             ///< scores are sigmoids; else a softmax of all
+  bool corrected = false;           ///< chosen by score plus a number of the file
+  Switch normalise = {.on = true};  ///< the chosen ones' scores sum to 1
+  Setting scale = {1};              ///< and are multiplied by it
+  const char* groups = nullptr;     ///< of experts; only one is understood
+  bool shared_gate = false;         ///< the shared expert counts by a gate of its own
+};
+
+struct Arithmetic {
+  Norm norm = Norm::rms;
+  Setting epsilon = {1e-6, "rms_norm_eps"};
+  double norm_offset = 0;  ///< added to the weights of norms
+  bool norm_weight = true;
+  Switch norm_bias = {};
+  NormPlaces places = NormPlaces::before;
+  Switch norms_first = {.on = true};  ///< off: norms stand after the sums
+  Switch parallel = {};      ///< attention and feed-forward network read the same hidden state
+  bool shared_norm = false;  ///< parallel: behind the same norm
+  bool embedding_norm = false;
+
+  QkNorm qk_norm = QkNorm::none;
+  const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
+  bool qk_norm_turned = false;        ///< normed after they have turned (Hunyuan)
+  const char* clip_key = nullptr;     ///< queries, keys and values stay between plus and minus it
+
+  Positions positions = Positions::rotary;
+  int learned_offset = 0;       ///< rows of the table before position 0
+  Switch alibi = {};            ///< instead of rotary positions
+  bool alibi_in_scale = false;  ///< Falcon scales the sum of product and bias
+  bool interleaved = false;     ///< pairs (2i, 2i + 1); else halves
+  Setting rotary_part = {1, "partial_rotary_factor"};  ///< of a head's features that turn
+  const char* rotary_width = nullptr;                  ///< or how many do
+  Setting theta = {1e4, "rope_theta"};
+  Setting local_theta = {};  ///< of layers with a window, which turn without scaling; 0: as all
+  bool plain_in_windows = false;  ///< these turn by theta without scaling
+  RotaryLayers rotary_layers = RotaryLayers::all;
+
+  Setting score_scale = {};                ///< scores are multiplied by it; 0: as below
+  Setting score_width = {};                ///< or divided by its root; 0: of the head's width
+  Switch divided_by_layer = {};            ///< and by the layer's number, from 1
+  Switch scaled_scores = {.on = true};     ///< off: they are as they come
+  bool sinks = false;                      ///< a score per head that no token has (gpt-oss)
+  Setting score_cap = {}, logit_cap = {};  ///< 0 or null: none
+
+  Setting activation_limit = {};  ///< SwiGLU of gpt-oss, clamped; 0: the activation as it is
+  const char* activation = "silu";
+  const char* activation_key = "hidden_act";  ///< nullptr: the class has no choice
+
+  bool root_of_width = false;  ///< embeddings are multiplied by the root of the hidden size
+  Setting embedding_scale = {1}, residual_scale = {1};
+  Setting logit_scale = {1}, logit_divisor = {1};
+  Routing routing = {};
+  /// Flags that must have these values: others change what a layer computes.
+  std::vector<Switch> only = {};
+};
+
+/// Of a family that engine/lm runs; of others nothing.
+std::optional<Arithmetic> arithmetic_of(std::string_view family);
+
+/// In order.
+std::vector<std::string_view> families_with_arithmetic();
+
+}  // namespace tessera

@@ -1,0 +1,213 @@
+// What families compute, beside what their shapes say already (switches.cpp). Defaults are those of
+// the config classes of transformers 5; sources are its modeling_*.py.
+#include "tessera/core/arithmetic.h"
+
+#include <map>
+
+#include "switches.h"
+
+namespace tessera {
+namespace {
+
+constexpr Switch kAlways{.on = true};
+constexpr Setting kLayerNormEps{1e-5, "layer_norm_eps"};
+constexpr Setting kRmsEps5{1e-5, "rms_norm_eps"};
+
+using Table = std::map<std::string_view, Arithmetic>;
+
+// Llama's layer, with little beside it.
+void add_llamas(Table& table) {
+  for (const char* family :
+       {"llama", "mistral", "ministral", "qwen2", "qwen3", "seed_oss", "internlm2"}) {
+    table[family] = {};
+  }
+  table["internlm2"].epsilon = table["ministral"].epsilon = kRmsEps5;
+  table["qwen3"].qk_norm = QkNorm::head_width;
+  table["arcee"] = {.epsilon = kRmsEps5, .activation = "relu2"};
+  table["ernie4_5"] = {.epsilon = kRmsEps5, .interleaved = true};
+  table["exaone4"] = {
+      .epsilon = kRmsEps5, .places = NormPlaces::after, .rotary_layers = RotaryLayers::windows};
+  table["helium"] = {.epsilon = {1e-8, "rms_norm_eps"}, .interleaved = true};
+  table["hunyuan_v1_dense"] = {.epsilon = kRmsEps5, .qk_norm_turned = true};
+  table["phi3"] = {.epsilon = kRmsEps5};
+  table["smollm3"] = {.theta = {2e6, "rope_theta"}, .rotary_layers = RotaryLayers::listed};
+  table["glm"] = {.epsilon = {1.5625e-7, "rms_norm_eps"},
+                  .interleaved = true,
+                  .rotary_part = {0.5, "partial_rotary_factor"}};
+  table["glm4"] = table["glm"];
+  table["glm4"].places = NormPlaces::both;
+  table["granite"] = {.score_scale = {1, "attention_multiplier"},
+                      .embedding_scale = {1, "embedding_multiplier"},
+                      .residual_scale = {1, "residual_multiplier"},
+                      .logit_divisor = {1, "logits_scaling"}};
+  table["olmo"] = {.norm = Norm::layer, .epsilon = {1e-5}, .clip_key = "clip_qkv"};
+  table["olmo2"] = {.epsilon = kRmsEps5, .places = NormPlaces::after};
+  table["olmo3"] = table["olmo2"];
+  table["olmo3"].plain_in_windows = true;
+}
+
+void add_gemmas(Table& table) {
+  table["gemma"] = {.norm_offset = 1, .activation = "gelu_pytorch_tanh", .root_of_width = true};
+  table["gemma2"] = table["gemma"];
+  table["gemma2"].activation_key = "hidden_activation";
+  table["gemma2"].places = NormPlaces::both;
+  table["gemma2"].score_width = {256, "query_pre_attn_scalar"};
+  table["gemma2"].score_cap = {50, "attn_logit_softcapping"};
+  table["gemma2"].logit_cap = {30, "final_logit_softcapping"};
+  table["gemma3"] = table["gemma2"];
+  table["gemma3"].qk_norm = QkNorm::head_width;
+  table["gemma3"].score_cap.value = table["gemma3"].logit_cap.value = 0;
+  table["gemma3"].theta.value = 1e6;
+  table["gemma3"].local_theta = {1e4, "rope_local_base_freq"};
+}
+
+// LayerNorms, and of GPT's descendants biases and no gate.
+void add_layer_norms(Table& table) {
+  table["cohere"] = {.norm = Norm::layer,
+                     .epsilon = kLayerNormEps,
+                     .parallel = kAlways,
+                     .shared_norm = true,
+                     .interleaved = true,
+                     .logit_scale = {0.0625, "logit_scale"}};
+  table["cohere2"] = table["cohere"];
+  table["cohere2"].rotary_layers = RotaryLayers::windows;
+  table["gpt_neox"] = {.norm = Norm::layer,
+                       .epsilon = kLayerNormEps,
+                       .parallel = {.on = true, .key = "use_parallel_residual"},
+                       .rotary_part = {0.25, "rotary_pct"},
+                       .theta = {1e4, "rotary_emb_base"},
+                       .activation = "gelu"};
+  table["nemotron"] = {.norm = Norm::layer,
+                       .epsilon = {1e-5, "norm_eps"},
+                       .norm_offset = 1,
+                       .rotary_part = {0.5, "partial_rotary_factor"},
+                       .activation = "relu2"};
+  table["phi"] = {.norm = Norm::layer,
+                  .epsilon = kLayerNormEps,
+                  .parallel = kAlways,
+                  .shared_norm = true,
+                  .rotary_part = {0.5, "partial_rotary_factor"},
+                  .activation = "gelu_new"};
+  table["stablelm"] = {.norm = Norm::layer,
+                       .epsilon = kLayerNormEps,
+                       .parallel = {.key = "use_parallel_residual"},
+                       .shared_norm = true,
+                       .rotary_part = {0.25, "partial_rotary_factor"}};
+  table["starcoder2"] = {
+      .norm = Norm::layer, .epsilon = {1e-5, "norm_epsilon"}, .activation = "gelu_pytorch_tanh"};
+}
+
+// Without rotary positions, or of before there were conventions.
+void add_gpts(Table& table) {
+  const Arithmetic gpt = {.norm = Norm::layer,
+                          .epsilon = {1e-5, "layer_norm_epsilon"},
+                          .norm_bias = kAlways,
+                          .activation = "gelu_new",
+                          .activation_key = "activation_function"};
+  table["gptj"] = gpt;
+  table["gptj"].parallel = kAlways;
+  table["gptj"].shared_norm = table["gptj"].interleaved = true;
+  table["gptj"].rotary_width = "rotary_dim";
+  table["gpt2"] = gpt;
+  table["gpt2"].positions = Positions::learned;
+  table["gpt2"].scaled_scores.key = "scale_attn_weights";
+  table["gpt2"].divided_by_layer = {.key = "scale_attn_by_inverse_layer_idx"};
+  table["gpt_bigcode"] = table["gpt2"];
+  table["gpt_bigcode"].activation = "gelu_pytorch_tanh";
+  table["gpt_bigcode"].divided_by_layer = {};
+  table["gpt_neo"] = gpt;
+  table["gpt_neo"].positions = Positions::learned;
+  table["gpt_neo"].scaled_scores = {};
+  table["opt"] = gpt;
+  table["opt"].epsilon = {1e-5};
+  table["opt"].norms_first.key = "do_layer_norm_before";
+  table["opt"].positions = Positions::learned;
+  table["opt"].learned_offset = 2;
+  table["opt"].activation = "relu";
+  table["bloom"] = gpt;
+  table["bloom"].embedding_norm = true;
+  table["bloom"].positions = Positions::alibi;
+  table["bloom"].activation = "gelu_pytorch_tanh";
+  table["bloom"].activation_key = nullptr;
+  table["bloom"].only = {{false, "apply_residual_connection_post_layernorm"}};
+  table["falcon"] = gpt;
+  table["falcon"].parallel = {.on = true, .key = "parallel_attn"};
+  table["falcon"].alibi = {.key = "alibi"};
+  table["falcon"].alibi_in_scale = true;
+  table["falcon"].activation = "gelu";
+  table["falcon"].activation_key = "activation";
+  table["mpt"] = gpt;
+  table["mpt"].norm_bias = {};
+  table["mpt"].clip_key = "attn_config.clip_qkv";
+  table["mpt"].positions = Positions::alibi;
+  table["mpt"].score_scale = {0, "attn_config.softmax_scale"};
+  table["mpt"].activation = "gelu";
+  table["mpt"].activation_key = nullptr;
+  table["mpt"].only = {{true, "attn_config.alibi"}, {false, "attn_config.prefix_lm"}};
+}
+
+void add_experts(Table& table) {
+  const Routing sigmoid = {.sigmoid = true,
+                           .corrected = true,
+                           .normalise = {.key = "norm_topk_prob"},
+                           .scale = {1, "routed_scaling_factor"},
+                           .groups = "n_group"};
+  table["mixtral"] = {.epsilon = kRmsEps5};
+  table["qwen2_moe"] = {.routing = {.normalise = {.key = "norm_topk_prob"}, .shared_gate = true}};
+  table["qwen3_moe"] = {.qk_norm = QkNorm::head_width,
+                        .routing = {.normalise = {.key = "norm_topk_prob"}}};
+  table["olmoe"] = {.epsilon = kRmsEps5,
+                    .clip_key = "clip_qkv",
+                    .routing = {.normalise = {.key = "norm_topk_prob"}}};
+  table["dots1"] = {.routing = sigmoid};
+  table["glm4_moe"] = {.epsilon = kRmsEps5,
+                       .qk_norm = QkNorm::head_width,
+                       .qk_norm_key = "use_qk_norm",
+                       .rotary_part = {0.5, "partial_rotary_factor"},
+                       .routing = sigmoid};
+  table["glm4_moe"].routing.normalise.on = true;
+  table["ernie4_5_moe"] = table["ernie4_5"];
+  table["ernie4_5_moe"].routing = {.corrected = true};
+  table["granitemoe"] = table["granite"];
+  table["gpt_oss"] = {.epsilon = kRmsEps5,
+                      .theta = {150000, "rope_theta"},
+                      .sinks = true,
+                      .activation_limit = {7, "swiglu_limit"}};
+}
+
+const Table& rows() {
+  static const Table table = [] {
+    Table made;
+    add_llamas(made);
+    add_gemmas(made);
+    add_layer_norms(made);
+    add_gpts(made);
+    add_experts(made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace
+
+std::optional<Arithmetic> arithmetic_of(std::string_view family) {
+  const auto found = rows().find(family);
+  if (found == rows().end()) return std::nullopt;
+  Arithmetic arithmetic = found->second;
+  if (const hf::Switches* shape = hf::find_switches(family)) {
+    arithmetic.norm_weight = shape->norm_weight;
+    arithmetic.norm_bias = shape->norm_bias;
+    arithmetic.qk_norm = shape->qk_norm;
+    arithmetic.qk_norm_key = shape->qk_norm_key;
+    if (shape->learned_positions.on) arithmetic.positions = Positions::learned;
+  }
+  return arithmetic;
+}
+
+std::vector<std::string_view> families_with_arithmetic() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, arithmetic] : rows()) names.push_back(name);
+  return names;
+}
+
+}  // namespace tessera
