@@ -307,4 +307,11 @@ FAMILIES = {
                    moe_num_shared_experts=2, moe_layer_start_index=1, rope_theta=10000.0),
         "experts chosen by softmax and correction, shared ones beside them, first layer dense; BF16 file",
         [{"moe_k": 1}], "bfloat16"),
+    "qwen3_next": Family(
+        llama_like(hf.Qwen3NextConfig, num_hidden_layers=3, head_dim=16, num_experts=4, num_experts_per_tok=2,
+                   moe_intermediate_size=16, shared_expert_intermediate_size=16, linear_num_key_heads=2,
+                   linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12, rope_theta=10000.0,
+                   layer_types=["linear_attention", "full_attention", "linear_attention"]),
+        "gated delta nets in two layers of three, gated attention with rope of a quarter of a head; BF16 file",
+        [{"partial_rotary_factor": 1.0}, {"num_experts_per_tok": 1}, {"norm_topk_prob": False}], "bfloat16"),
 }

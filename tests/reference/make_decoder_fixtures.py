@@ -63,14 +63,15 @@ def new_model(config, state=None):
 
 def randomise(model, dtype, generator):
     """Norm weights away from 1, biases away from 0, matrices of a scale at which attention is far from uniform."""
-    gemma = model.config.model_type.startswith("gemma")
+    gemma = model.config.model_type.startswith("gemma")  # norms whose weights are kept less 1
+    next_norm = "Qwen3NextRMSNorm"
     with torch.no_grad():
         for module in model.modules():
             norm = "Norm" in type(module).__name__
             for name, parameter in module.named_parameters(recurse=False):
                 noise = torch.randn(parameter.shape, generator=generator)
                 if norm and name == "weight":
-                    value = (0 if gemma else 1) + 0.3 * noise
+                    value = (0 if gemma or type(module).__name__ == next_norm else 1) + 0.3 * noise
                 elif isinstance(module, torch.nn.Embedding):
                     value = (0.2 if gemma else 0.5) * noise
                 else:

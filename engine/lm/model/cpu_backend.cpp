@@ -92,6 +92,16 @@ class CpuBackend final : public Backend {
   void clamp(float most, Rows2d x) const override {
     each(x, [most](float value) { return std::clamp(value, -most, most); });
   }
+  void sigmoid_gate(Rows2d gate, Rows2d x) const override {
+    for_rows("sigmoid_gate", x.rows, x.columns * 4, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) {
+        const float* g = gate.data + row * gate.stride;
+        float* to = x.data + row * x.stride;
+        for (std::int64_t c = 0; c < x.columns; ++c) to[c] /= 1 + std::exp(-g[c]);
+      }
+      return Status::ok;
+    });
+  }
   void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const override {
     for_rows("clamped_swiglu", gate.rows, gate.columns * 4,
              [&](std::int64_t first, std::int64_t last) {

@@ -56,6 +56,8 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   void run(std::int64_t first, std::int64_t last, Pass& pass) const;
   void run_layer(std::int64_t index, Pass& pass) const;
   void norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& pass) const;
+  Rows2d split_gates(std::int64_t index, Pass& pass) const;
+  void mix_by_state(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void run_network(const Network& network, const NetworkBias& bias, Rows2d in, Rows2d out,

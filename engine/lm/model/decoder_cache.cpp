@@ -1,5 +1,6 @@
 #include "decoder_cache.h"
 
+#include <cstring>
 #include <new>
 
 #include "share.h"
@@ -14,6 +15,9 @@ kernels::KvType type_of(const LoadRequest& request) {
   if (request.dtype == kernels::Real::f32) return kernels::KvType::f32;
   return request.dtype == kernels::Real::f16 ? kernels::KvType::f16 : kernels::KvType::bf16;
 }
+
+constexpr std::int64_t kCountBytes = 8;  // in front of a state: tokens that it has seen
+constexpr std::int64_t kNoState = -1;
 
 }  // namespace
 
@@ -35,6 +39,12 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
   for (std::int64_t index = first_layer_; index < last_layer_; ++index) {
     const LayerShape& layer = description.shape.layer(index);
     std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
+    if (has_state(layer)) {
+      state_bytes_ = kCountBytes + 4 * description.delta_net->state_numbers();
+      add(arrays, num_blocks * state_bytes_);
+      for (std::int32_t block = 0; block < num_blocks; ++block)
+        std::memcpy(arrays.back().block(block), &kNoState, kCountBytes);
+    }
     const std::int64_t heads =
         which == KvHeads::own ? own_kv_heads(request, layer) : heads_elsewhere(request, layer);
     kernels::KvBlocks blocks{nullptr,    nullptr,    nullptr, nullptr,       type_of(request),
@@ -67,6 +77,29 @@ void* DecoderCache::add(std::vector<Array>& arrays, std::int64_t bytes) {
   }
   bytes_ += bytes;
   return arrays.back().memory.get();
+}
+
+float* DecoderCache::advance_state(std::int64_t index, const SequenceRows& rows) const {
+  const Array& states = arrays_[static_cast<std::size_t>(index)].front();
+  char* to = states.block(rows.to_block);
+  if (rows.from_block < 0) {
+    std::memset(to, 0, static_cast<std::size_t>(state_bytes_));
+  } else {
+    const char* from = states.block(rows.from_block);
+    std::int64_t seen = kNoState;
+    std::memcpy(&seen, from, kCountBytes);
+    if (seen != rows.context_tokens) {
+      refuse(ErrorCode::unsupported, "context_tokens",
+             "a sequence goes on after {} tokens, and the state of layer {} in its block is that "
+             "of after {}; models with a state do not go back, and share a prompt's blocks only "
+             "where a step has ended",
+             rows.context_tokens, index, seen);
+    }
+    if (from != to) std::memcpy(to, from, static_cast<std::size_t>(state_bytes_));
+  }
+  const std::int64_t after = rows.context_tokens + rows.count;
+  std::memcpy(to, &after, kCountBytes);
+  return reinterpret_cast<float*>(to + kCountBytes);
 }
 
 void DecoderCache::touch() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "description.h"
+#include "step.h"
 #include "tessera/lm/backend.h"
 #include "tessera/lm/language_model.h"
 
@@ -33,6 +34,12 @@ class DecoderCache final : public KvCache {
   const kernels::KvBlocks& layer(std::int64_t index) const {
     return layers_[static_cast<std::size_t>(index)];
   }
+  /// The state of a layer before the rows of a sequence, in the block of its last token, where it
+  /// is to be that of after them: a block keeps the state of after the last token that was written
+  /// to it, and how many there were.
+  /// @throws Error{unsupported} where the sequence goes on from a token whose state is gone
+  float* advance_state(std::int64_t index, const SequenceRows& rows) const;
+
   /// Whom it was made for: layers of another model do not fit.
   const Description* owner() const { return owner_; }
 
@@ -58,6 +65,7 @@ class DecoderCache final : public KvCache {
   std::shared_ptr<const Backend> backend_;
   std::vector<std::vector<Array>> arrays_;  ///< [num_layers]
   std::vector<kernels::KvBlocks> layers_;   ///< [num_layers]
+  std::int64_t state_bytes_ = 0;            ///< of a layer that has one, with its count
 };
 
 }  // namespace tessera::lm

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -56,6 +57,7 @@ class Reader {
     read_activation();
     read_routing();
     read_positions();
+    read_state();
     return std::move(description_);
   }
 
@@ -184,6 +186,26 @@ class Reader {
                             .shared_gate = routing.shared_gate};
   }
 
+  void read_state() {
+    description_.output_gate = family_.output_gate;
+    bool any = false;
+    for (std::int64_t i = 0; i < shape_.num_layers; ++i) any |= has_state(shape_.layer(i));
+    if (!any) return;
+    const auto size = [&](const char* key, SizeRange range) {
+      return fields_.integer(key, range.low, range.high);
+    };
+    DeltaNet net{.num_key_heads = size("linear_num_key_heads", kHeadsRange),
+                 .num_value_heads = size("linear_num_value_heads", kHeadsRange),
+                 .key_dim = size("linear_key_head_dim", kHeadDimRange),
+                 .value_dim = size("linear_value_head_dim", kHeadDimRange),
+                 .kernel = size("linear_conv_kernel_dim", {1, 1024})};
+    if (net.num_value_heads % net.num_key_heads != 0) {
+      refuse(fields_.path_of("linear_num_value_heads"), "{} heads do not split over the {} of keys",
+             net.num_value_heads, net.num_key_heads);
+    }
+    description_.delta_net = net;
+  }
+
   void read_positions() {
     Description& d = description_;
     d.positions = is_on(family_.alibi) ? Positions::alibi : family_.positions;
@@ -305,6 +327,12 @@ class Reader {
 };
 
 }  // namespace
+
+bool has_state(const LayerShape& layer) {
+  return std::ranges::any_of(layer.linears, [](const LinearShape& linear) {
+    return linear.name == "linear_attn.in_proj_qkvz";
+  });
+}
 
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
                                       std::int64_t num_heads, HeadNumbers numbers) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "delta_net.h"
 #include "rope.h"
 #include "tessera/core/arithmetic.h"
 #include "tessera/core/model_shape.h"
@@ -58,7 +59,13 @@ struct Description {
   bool squared = false;        ///< what the activation gives is multiplied by its input: relu2
   float activation_limit = 0;  ///< gpt-oss's clamped SwiGLU instead; 0: not
   RoutingRule routing;
+
+  bool output_gate = false;           ///< a gate beside each query, for what its head gives
+  std::optional<DeltaNet> delta_net;  ///< of the layers that have one in place of attention
 };
+
+/// Mixes tokens by a state: a gated delta net.
+bool has_state(const LayerShape& layer);
 
 /// What attention has of a layer's heads beside keys and values; on the device, from the first of
 /// the heads that attend. Either may be null.

@@ -224,6 +224,11 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   shared->share = share_of(kept);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
+  if (shared->description.delta_net && !shared->backend->is_host()) {
+    refuse(ErrorCode::unsupported, "device",
+           "{} has layers with a state, which run on the CPU; {} has no kernels for them",
+           shape.name, shared->backend->name());
+  }
   shared->load_tokens = std::move(load_tokens);
   shared->reader = std::make_unique<TensorReader>(shared->weights, shared->description,
                                                   shared->share, shared->backend);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "description.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -54,6 +55,13 @@ void check_share(const LoadRequest& request, const ModelShape& shape) {
   if (request.attention_elsewhere > 0 && request.ranks > 1) {
     refuse(ErrorCode::unsupported, "attention_elsewhere",
            "{} tensor-parallel ranks share the heads already", request.ranks);
+  }
+  for (std::int64_t index = 0; index < shape.num_layers; ++index) {
+    if ((request.ranks == 1 && request.attention_elsewhere == 0) || !has_state(shape.layer(index)))
+      continue;
+    refuse(ErrorCode::unsupported, request.ranks > 1 ? "ranks" : "attention_elsewhere",
+           "layer {} of {} keeps a state, which is not shared; run the model in one process", index,
+           shape.name);
   }
   for (std::int64_t index = request.first_layer; index < request.last_layer; ++index)
     check_layer(request.ranks, shape, index);

@@ -43,6 +43,7 @@ class SplitBackend final : public Backend {
   void add_bias(const Memory& bias, Rows2d out) const override { own_->add_bias(bias, out); }
   void scale(float factor, Rows2d x) const override { own_->scale(factor, x); }
   void softcap(float cap, Rows2d x) const override { own_->softcap(cap, x); }
+  void sigmoid_gate(Rows2d gate, Rows2d x) const override { own_->sigmoid_gate(gate, x); }
   void clamp(float most, Rows2d x) const override { own_->clamp(most, x); }
   void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const override {
     own_->clamped_swiglu(limit, gate, up);

@@ -84,6 +84,15 @@ Step make_step(std::span<const SequenceStep> batch, const Description& descripti
           sequence.block_table[static_cast<std::size_t>(position / block_size)];
       slots.push_back(block * block_size + position % block_size);
     }
+    const auto block_of = [&](std::int64_t position) {
+      return sequence.block_table[static_cast<std::size_t>(position / block_size)];
+    };
+    const std::int64_t before = sequence.context_tokens, count = std::ssize(sequence.tokens);
+    step.sequences.push_back({.first = step.num_tokens,
+                              .count = count,
+                              .context_tokens = before,
+                              .from_block = before > 0 ? block_of(before - 1) : -1,
+                              .to_block = block_of(before + count - 1)});
     step.num_tokens = static_cast<std::int64_t>(step.tokens.size());
     for (std::int64_t i = sequence.num_logits; i > 0; --i)
       step.logit_rows.push_back(step.num_tokens - i);

@@ -129,6 +129,7 @@ class TorchBackend final : public Backend {
   void clamp(float most, Rows2d x) const override {
     view(x).clamp_(-static_cast<double>(most), static_cast<double>(most));
   }
+  void sigmoid_gate(Rows2d gate, Rows2d x) const override { view(x).mul_(at::sigmoid(view(gate))); }
   void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const override {
     const double most = static_cast<double>(limit);
     const at::Tensor x = view(gate).clamp_max(most);

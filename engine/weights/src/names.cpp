@@ -35,6 +35,8 @@ Names usual_names() {
   names["gate_proj"] = places(ffn, {"gate_proj"});
   for (const char* linear : {"gate_proj", "up_proj"})
     names[linear].push_back({ffn + "gate_up_proj.weight", Fused::gate_up});
+  for (const char* linear : {"in_proj_qkvz", "in_proj_ba", "out_proj"})
+    names[std::string("linear_attn.") + linear] = places("layers.{}.linear_attn.", {linear});
   return names;
 }
 

@@ -93,6 +93,13 @@ std::vector<std::string> folders() {
           "gguf/qwen3moe"};
 }
 
+// Layers with a state, of families whose shapes this build reads.
+std::vector<std::string> with_states() {
+  const auto known = known_model_families();
+  if (std::ranges::find(known, "qwen3_next") == known.end()) return {};
+  return {"qwen3_next"};
+}
+
 class EveryDecoder : public testing::TestWithParam<std::string> {
  protected:
   std::shared_ptr<const Decoder> model = load_decoder({.path = decoder_path(GetParam())});
@@ -397,11 +404,40 @@ TEST_P(EveryDecoder, RunsInFewerBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EveryDecoder, testing::ValuesIn(folders()), [](const auto& one) {
+std::string name_of(const testing::TestParamInfo<std::string>& one) {
   std::string name = one.param;
   std::ranges::replace(name, '/', '_');
   return name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(Families, EveryDecoder, testing::ValuesIn(folders()), name_of);
+INSTANTIATE_TEST_SUITE_P(States, EveryDecoder, testing::ValuesIn(with_states()), name_of);
+
+// A state is that of after its last token: what a sequence goes back to must be there.
+TEST(LayersWithAState, DoNotGoBack) {
+  if (with_states().empty()) GTEST_SKIP() << "no shape of qwen3_next is read";
+  const auto model = load_decoder({.path = decoder_path("qwen3_next")});
+  const auto cache = model->make_cache(2, 4);
+  const std::vector<std::int32_t> ids = {5, 6, 7, 8, 9, 10}, table = {0, 1};
+  std::vector<float> logits(static_cast<std::size_t>(model->shape().vocab_size));
+  const auto run = [&](std::int64_t first, std::int64_t count) {
+    const SequenceStep step{.tokens = std::span(ids).subspan(static_cast<std::size_t>(first),
+                                                             static_cast<std::size_t>(count)),
+                            .context_tokens = first,
+                            .block_table = table,
+                            .num_logits = 1};
+    model->step({&step, 1}, *cache, logits);
+    return logits;
+  };
+  run(0, 4);
+  const auto wanted = run(4, 2);
+  EXPECT_EQ(run(4, 2), wanted);  // the first block ends where a step did
+  EXPECT_THAT(refusal([&] { run(5, 1); }),
+              HasSubstr("a sequence goes on after 5 tokens, and the state of layer 0 in its block "
+                        "is that of after 6"));
+  EXPECT_THAT(refusal([&] { run(3, 1); }), HasSubstr("after 3 tokens"));
+  EXPECT_THAT(refusal([] { load_decoder({.path = decoder_path("qwen3_next"), .ranks = 2}); }),
+              HasSubstr("keeps a state, which is not shared"));
+}
 
 }  // namespace
 }  // namespace tessera::lm::decoder_test

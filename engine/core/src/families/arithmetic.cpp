@@ -156,6 +156,12 @@ void add_experts(Table& table) {
   table["qwen2_moe"] = {.routing = {.normalise = {.key = "norm_topk_prob"}, .shared_gate = true}};
   table["qwen3_moe"] = {.qk_norm = QkNorm::head_width,
                         .routing = {.normalise = {.key = "norm_topk_prob"}}};
+  table["qwen3_next"] = {
+      .norm_offset = 1,
+      .qk_norm = QkNorm::head_width,
+      .output_gate = true,
+      .rotary_part = {0.25, "partial_rotary_factor"},
+      .routing = {.normalise = {.on = true, .key = "norm_topk_prob"}, .shared_gate = true}};
   table["olmoe"] = {.epsilon = kRmsEps5,
                     .clip_key = "clip_qkv",
                     .routing = {.normalise = {.key = "norm_topk_prob"}}};

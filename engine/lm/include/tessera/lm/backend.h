@@ -100,6 +100,8 @@ class Backend {
   virtual void activate(kernels::Activation activation, Rows2d x) const = 0;
   /// gate = activation(gate) * up
   virtual void gated_activation(kernels::Activation activation, Rows2d gate, Rows2d up) const = 0;
+  /// x = x sigmoid(gate)
+  virtual void sigmoid_gate(Rows2d gate, Rows2d x) const = 0;
   /// gate = (up + 1) g sigmoid(kClampedSwigluSlope g), where g = min(gate, limit) and up is clamped
   virtual void clamped_swiglu(float limit, Rows2d gate, Rows2d up) const = 0;
 

@@ -32,7 +32,11 @@ enum class Part {
   sinks,  ///< scores that no token has
   router,
   router_correction,  ///< a number per expert, added for the choice alone
-  shared_expert_gate
+  shared_expert_gate,
+  state_convolution,  ///< of a layer that mixes tokens by a state
+  state_decay,
+  state_step_bias,
+  state_norm
 };
 
 /// A weight and, where the file has one, the bias beside it.

@@ -1,0 +1,136 @@
+#include "delta_net.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/kernels/parallel.h"
+
+namespace tessera::lm {
+namespace {
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+float softplus(float x) {
+  constexpr float kLinear = 20;  // from where on it is x in f32
+  return x > kLinear ? x : std::log1p(std::exp(x));
+}
+
+// One key head and the value heads that it serves: nothing of it is another's.
+class Head {
+ public:
+  Head(const DeltaNet& net, const DeltaNetWeights& weights, float* state, std::int64_t index)
+      : net_(net),
+        weights_(weights),
+        state_(state),
+        index_(index),
+        group_(net.num_value_heads / net.num_key_heads),
+        query_(static_cast<std::size_t>(net.key_dim)),
+        key_(query_.size()),
+        value_(static_cast<std::size_t>(group_ * net.value_dim)),
+        seen_(static_cast<std::size_t>(net.value_dim)) {}
+
+  void take(const float* in, float* out) {
+    const std::int64_t keys = net_.num_key_heads * net_.key_dim;
+    const std::int64_t values = group_ * net_.value_dim;
+    const float* own = in + index_ * (2 * net_.key_dim + 2 * values);
+    convolve(own, index_ * net_.key_dim, query_);
+    convolve(own + net_.key_dim, keys + index_ * net_.key_dim, key_);
+    convolve(own + 2 * net_.key_dim, 2 * keys + index_ * values, value_);
+    normalise(query_, 1 / std::sqrt(static_cast<float>(net_.key_dim)));
+    normalise(key_, 1);
+    const float* gates = own + 2 * net_.key_dim + values;
+    const float* steps = in + net_.channels() + net_.values() + index_ * 2 * group_;
+    for (std::int64_t i = 0; i < group_; ++i) {
+      const std::int64_t head = index_ * group_ + i;
+      const auto at = static_cast<std::size_t>(head);
+      const float decay =
+          std::exp(-weights_.decay[at] * softplus(steps[group_ + i] + weights_.step_bias[at]));
+      recur(head, value_.data() + i * net_.value_dim, decay, sigmoid(steps[i]),
+            out + head * net_.value_dim);
+      gate(gates + i * net_.value_dim, out + head * net_.value_dim);
+    }
+  }
+
+ private:
+  // Of channels from `first` on: weighs the inputs of before and this one, and keeps this one.
+  void convolve(const float* in, std::int64_t first, std::vector<float>& out) {
+    const std::int64_t channels = net_.channels(), before = net_.kernel - 1;
+    for (std::size_t c = 0; c < out.size(); ++c) {
+      const std::int64_t channel = first + static_cast<std::int64_t>(c);
+      const float* weight = weights_.convolution.data() + channel * net_.kernel;
+      float sum = weight[before] * in[c];
+      for (std::int64_t i = 0; i < before; ++i) {
+        float& kept = state_[i * channels + channel];
+        sum += weight[i] * kept;
+        kept = i + 1 < before ? state_[(i + 1) * channels + channel] : in[c];
+      }
+      out[c] = sum * sigmoid(sum);
+    }
+  }
+
+  static void normalise(std::vector<float>& x, float scale) {
+    constexpr float kEpsilon = 1e-6f;
+    float sum = 0;
+    for (const float number : x) sum += number * number;
+    const float factor = scale / std::sqrt(sum + kEpsilon);
+    for (float& number : x) number *= factor;
+  }
+
+  void recur(std::int64_t head, const float* value, float decay, float beta, float* out) {
+    const std::int64_t width = net_.value_dim;
+    float* matrix = state_ + (net_.kernel - 1) * net_.channels() + head * net_.key_dim * width;
+    std::ranges::fill(seen_, 0.0f);
+    for (std::int64_t i = 0; i < net_.key_dim; ++i) {
+      float* row = matrix + i * width;
+      const float key = key_[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < width; ++j) {
+        row[j] *= decay;
+        seen_[static_cast<std::size_t>(j)] += row[j] * key;
+      }
+    }
+    for (std::int64_t j = 0; j < width; ++j) {
+      float& error = seen_[static_cast<std::size_t>(j)];
+      error = (value[j] - error) * beta;
+    }
+    std::fill_n(out, width, 0.0f);
+    for (std::int64_t i = 0; i < net_.key_dim; ++i) {
+      float* row = matrix + i * width;
+      const float key = key_[static_cast<std::size_t>(i)];
+      const float query = query_[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < width; ++j) {
+        row[j] += key * seen_[static_cast<std::size_t>(j)];
+        out[j] += row[j] * query;
+      }
+    }
+  }
+
+  void gate(const float* z, float* out) const {
+    float sum = 0;
+    for (std::int64_t j = 0; j < net_.value_dim; ++j) sum += out[j] * out[j];
+    const float factor = 1 / std::sqrt(sum / static_cast<float>(net_.value_dim) + weights_.epsilon);
+    for (std::int64_t j = 0; j < net_.value_dim; ++j)
+      out[j] *= factor * weights_.norm[static_cast<std::size_t>(j)] * z[j] * sigmoid(z[j]);
+  }
+
+  const DeltaNet& net_;
+  const DeltaNetWeights& weights_;
+  float* state_;
+  std::int64_t index_, group_;
+  std::vector<float> query_, key_, value_, seen_;
+};
+
+}  // namespace
+
+void run_delta_net(const DeltaNet& net, const DeltaNetWeights& weights, Rows2d in, float* state,
+                   Rows2d out, int num_threads) {
+  kernels::for_slices(num_threads, net.num_key_heads, 1,
+                      [&](std::int64_t first, std::int64_t last) {
+                        for (std::int64_t index = first; index < last; ++index) {
+                          Head head(net, weights, state, index);
+                          for (std::int64_t row = 0; row < in.rows; ++row)
+                            head.take(in.data + row * in.stride, out.data + row * out.stride);
+                        }
+                      });
+}
+
+}  // namespace tessera::lm

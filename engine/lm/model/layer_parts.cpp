@@ -1,0 +1,251 @@
+// What of a layer is no matrix with a form: norms, biases, routers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor_reader_used.h"
+#include "tessera/core/error.h"
+#include "tessera/core/text.h"
+
+namespace tessera::lm {
+namespace {
+
+using weights::LinearWeight;
+using weights::Part;
+using weights::TensorInfo;
+
+// Tensors of the first layer, or of the second, that this one has not: " (layer 0 has ...)".
+std::string lacking(const weights::Weights& weights, std::int64_t layer_index) {
+  const int other = layer_index == 0 ? 1 : 0;
+  const std::string there = fmt::format(".{}.", other);
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : weights.tensors()) {
+    const std::size_t at = tensor.name.find(there);
+    if (at == std::string::npos) continue;
+    std::string name = tensor.name;
+    name.replace(at, there.size(), fmt::format(".{}.", layer_index));
+    if (weights.find(name) == nullptr) names.push_back(quote(tensor.name, 100));
+  }
+  if (names.empty()) return "";
+  names.resize(std::min<std::size_t>(names.size(), 3));
+  return fmt::format(" (layer {} has {})", other, join(names, ", "));
+}
+
+}  // namespace
+
+NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t width) const {
+  NormWeights norm{.weight = nullptr,
+                   .bias = nullptr,
+                   .epsilon = description_.norm_epsilon,
+                   .rms = description_.norm == Norm::rms};
+  if (!description_.norm_weight) return norm;
+  const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+  if (!found) {
+    const auto names = weights::names_of_part(*weights_, description_.shape, part, layer_index);
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.weight, a norm of {}; the checkpoint is not whole",
+           names.empty() ? "norm" : names.front(), quote(description_.shape.name, 100));
+  }
+  if (description_.norm_bias && found->bias == nullptr) {
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}.bias beside {}, a norm of {}; the checkpoint is not whole",
+           stem_of(found->weight->name), quote(found->weight->name, 100),
+           quote(description_.shape.name, 100));
+  }
+  std::vector<float> numbers = values(*found->weight, width);
+  for (float& number : numbers) number += description_.norm_offset;
+  norm.weight = backend_->upload(numbers.data(), width * 4);
+  norm.bias = bias(found->bias, width);
+  return norm;
+}
+
+// Of all heads one row of weights, in one tensor (Cohere) or one a head (StableLM).
+NormWeights TensorReader::head_norm(Part part, std::int64_t layer_index, std::int64_t num_heads,
+                                    std::int64_t head_dim) const {
+  if (description_.qk_norm == QkNorm::all_heads) {
+    if (share_.ranks > 1) {
+      refuse(ErrorCode::unsupported, "ranks",
+             "{} norms the queries of all heads as one, which {} ranks do not see",
+             description_.shape.family, share_.ranks);
+    }
+    return norm(part, layer_index, num_heads * head_dim);
+  }
+  if (description_.qk_norm != QkNorm::each_head) return norm(part, layer_index, head_dim);
+  std::vector<float> all;
+  const auto whole = weights::find_part(*weights_, description_.shape, part, layer_index);
+  const auto second = weights::find_part(*weights_, description_.shape, part, layer_index, 1);
+  const bool split = num_heads > 1 && whole && !(second && second->weight == whole->weight);
+  for (std::int64_t head = 0; head < (split ? num_heads : 1); ++head) {
+    const auto own = weights::find_part(*weights_, description_.shape, part, layer_index, head);
+    if (!own) {
+      const auto names =
+          weights::names_of_part(*weights_, description_.shape, part, layer_index, head);
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no tensor {}.weight, a norm of {}; the checkpoint is not whole", names.back(),
+             quote(description_.shape.name, 100));
+    }
+    const auto numbers = values(*own->weight, split ? head_dim : num_heads * head_dim);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  const std::int64_t first = share_.first(num_heads) * head_dim;
+  return {.weight = backend_->upload(all.data() + first, share_.of(num_heads) * head_dim * 4),
+          .bias = nullptr,
+          .epsilon = description_.norm_epsilon,
+          .rms = description_.norm == Norm::rms};
+}
+
+// Of each part its share of the rows, whole heads where it has heads.
+std::vector<std::int64_t> TensorReader::rows_of_share(
+    const std::vector<LinearWeight>& parts) const {
+  std::vector<std::int64_t> rows;
+  std::int64_t before = 0;
+  for (const LinearWeight& part : parts) {
+    const std::int64_t first = before + share_.first(part.num_rows);
+    for (std::int64_t row = 0; row < share_.of(part.num_rows); ++row) rows.push_back(first + row);
+    before += part.num_rows;
+  }
+  return rows;
+}
+
+// Of a matrix whose columns are shared the first rank adds the bias, so that the sum has it once.
+Memory TensorReader::stacked_bias(const std::vector<LinearWeight>& parts, Cut cut) const {
+  std::vector<float> stacked;
+  bool any = false;
+  for (const LinearWeight& part : parts) {
+    const TensorInfo* tensor = weights::bias_of(*weights_, part);
+    if (tensor == nullptr) {
+      stacked.resize(stacked.size() + static_cast<std::size_t>(part.num_rows));
+      continue;
+    }
+    any = true;
+    // Of a stack of experts, its own.
+    const bool stack = tensor->shape.size() > 1;
+    const std::int64_t copies = stack ? tensor->shape.front() : 1;
+    const std::vector<float> whole = values(*tensor, stack ? part.copy * part.stored_rows : 0,
+                                            part.stored_rows, copies * part.stored_rows);
+    used_->numbers += part.num_rows - part.stored_rows;  // of a fused one, what is its own
+    for (std::int64_t row = 0; row < part.num_rows; ++row)
+      stacked.push_back(whole[static_cast<std::size_t>(part.stored_row(row))]);
+  }
+  if (!any || (cut == Cut::columns && share_.rank > 0)) return nullptr;
+  if (cut == Cut::rows && share_.ranks > 1) {
+    std::vector<float> own;
+    for (const std::int64_t row : rows_of_share(parts))
+      own.push_back(stacked[static_cast<std::size_t>(row)]);
+    stacked = std::move(own);
+  }
+  return backend_->upload(stacked.data(), static_cast<std::int64_t>(stacked.size()) * 4);
+}
+
+void TensorReader::read_routing(std::int64_t layer_index, std::int64_t num_experts,
+                                LayerParts& parts) const {
+  const std::int64_t hidden = description_.shape.hidden_size;
+  parts.router = matrix(Part::router, layer_index, num_experts, hidden, {});
+  const auto find = [&](Part part) {
+    return weights::find_part(*weights_, description_.shape, part, layer_index);
+  };
+  parts.router_bias = bias(find(Part::router)->bias, num_experts);
+  if (description_.routing.corrected) {
+    const auto correction = find(Part::router_correction);
+    if (!correction) {
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no tensor {}, by which {} corrects the scores of experts; the checkpoint is not "
+             "whole",
+             weights::names_of_part(*weights_, description_.shape, Part::router_correction,
+                                    layer_index)
+                 .front(),
+             quote(description_.shape.name, 100));
+    }
+    parts.correction = values(*correction->weight, num_experts);
+  }
+  if (description_.routing.shared_gate)
+    parts.shared_gate = matrix(Part::shared_expert_gate, layer_index, 1, hidden, {});
+}
+
+std::shared_ptr<const DeltaNetWeights> TensorReader::delta_net(std::int64_t layer_index) const {
+  const DeltaNet& net = *description_.delta_net;
+  const auto read = [&](Part part, std::int64_t count) {
+    const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+    if (!found) {
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no tensor {}, of the gated delta net of {}; the checkpoint is not whole",
+             weights::names_of_part(*weights_, description_.shape, part, layer_index).front(),
+             quote(description_.shape.name, 100));
+    }
+    return values(*found->weight, count);
+  };
+  auto weights = std::make_shared<DeltaNetWeights>();
+  weights->convolution = read(Part::state_convolution, net.channels() * net.kernel);
+  weights->decay = read(Part::state_decay, net.num_value_heads);
+  for (float& decay : weights->decay) decay = std::exp(decay);
+  weights->step_bias = read(Part::state_step_bias, net.num_value_heads);
+  weights->norm = read(Part::state_norm, net.value_dim);
+  weights->epsilon = description_.norm_epsilon;
+  return weights;
+}
+
+std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) const {
+  const ModelShape& shape = description_.shape;
+  const LayerShape& layer = shape.layer(layer_index);
+  auto parts = std::make_shared<LayerParts>();
+  used_->numbers = 0;
+  const auto own_norm = [&](Part part) { return norm(part, layer_index, shape.hidden_size); };
+  if (description_.places != NormPlaces::after) {
+    parts->attention_norm = own_norm(Part::attention_norm);
+    if (!description_.shared_norm) parts->ffn_norm = own_norm(Part::ffn_norm);
+  }
+  if (description_.places == NormPlaces::after || description_.places == NormPlaces::both) {
+    parts->attention_post_norm = own_norm(Part::attention_post_norm);
+    parts->ffn_post_norm = own_norm(Part::ffn_post_norm);
+  }
+  if (has_state(layer)) {
+    parts->delta_net = delta_net(layer_index);
+  } else if (description_.qk_norm != QkNorm::none) {
+    parts->q_norm = head_norm(Part::q_norm, layer_index, layer.num_heads, layer.head_dim);
+    parts->k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
+  }
+  parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}), Cut::rows);
+  parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}), Cut::columns);
+  const auto network_bias = [&](std::initializer_list<const char*> in, const char* down,
+                                std::int64_t copy = 0) {
+    return NetworkBias{stacked_bias(find(layer_index, in, copy), Cut::rows),
+                       stacked_bias(find(layer_index, {down}, copy), Cut::columns)};
+  };
+  std::int64_t num_experts = 0;
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.name == "experts.down_proj") num_experts = linear.num_copies;
+    if (linear.name == "shared_expert.down_proj") {
+      parts->shared_bias = network_bias({"shared_expert.gate_proj", "shared_expert.up_proj"},
+                                        "shared_expert.down_proj");
+    }
+  }
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    parts->biases.push_back(
+        network_bias({"experts.gate_proj", "experts.up_proj"}, "experts.down_proj", expert));
+  }
+  if (num_experts == 0)
+    parts->biases.push_back(network_bias({"gate_proj", "up_proj"}, "down_proj"));
+  if (num_experts > 0) read_routing(layer_index, num_experts, *parts);
+  if (description_.sinks && !has_state(layer)) {
+    const auto sinks = weights::find_part(*weights_, shape, Part::sinks, layer_index);
+    if (!sinks) {
+      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+             "no attention sinks of layer {} of {}; the checkpoint is not whole", layer_index,
+             quote(shape.name, 100));
+    }
+    const auto numbers = values(*sinks->weight, layer.num_heads);
+    parts->sinks = backend_->upload(numbers.data() + share_.first(layer.num_heads),
+                                    share_.of(layer.num_heads) * 4);
+  }
+  if (used_->numbers != layer.other_parameters) {
+    refuse(quote(weights_->path(), 300),
+           "layer {} has {} numbers in norms, biases and routers, and the layer that {} describes "
+           "has {}; tensors are missing{}, or this variant is not understood",
+           layer_index, used_->numbers, quote(description_.path, 300), layer.other_parameters,
+           lacking(*weights_, layer_index));
+  }
+  return parts;
+}
+
+}  // namespace tessera::lm
