@@ -314,4 +314,17 @@ FAMILIES = {
                    layer_types=["linear_attention", "full_attention", "linear_attention"]),
         "gated delta nets in two layers of three, gated attention with rope of a quarter of a head; BF16 file",
         [{"partial_rotary_factor": 1.0}, {"num_experts_per_tok": 1}, {"norm_topk_prob": False}], "bfloat16"),
+    "granitemoehybrid": Family(
+        llama_like(hf.GraniteMoeHybridConfig, num_hidden_layers=3, intermediate_size=16, shared_intermediate_size=24,
+                   num_local_experts=4, num_experts_per_tok=2, mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2,
+                   mamba_d_state=8, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
+                   logits_scaling=2.0, layer_types=["mamba", "attention", "mamba"]),
+        "Mamba 2 in two layers of three, no positions, experts and a shared network; BF16 file",
+        [{"num_experts_per_tok": 1}, {"residual_multiplier": 1.0}], "bfloat16"),
+    "granitemoehybrid_dense": Family(
+        llama_like(hf.GraniteMoeHybridConfig, num_local_experts=0, shared_intermediate_size=48, mamba_n_heads=8,
+                   mamba_d_head=8, mamba_d_state=8, mamba_conv_bias=False, mamba_proj_bias=True, rope_theta=100.0,
+                   position_embedding_type="rope", layer_types=["mamba", "attention"]),
+        "Mamba 2 with biases of its projections, one group and rope; no experts; BF16 file",
+        [{"position_embedding_type": "nope"}], "bfloat16"),
 }

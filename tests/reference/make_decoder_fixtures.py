@@ -141,9 +141,9 @@ def check_routers(name, model, prompts):
             fail(f"{name}: an expert is chosen by a margin of {margin:.2g}; take another seed")
 
     handles = [module.register_forward_hook(check) for key, module in model.named_modules()
-               if experts is not None and key.endswith((".gate", ".router", ".router.layer"))
+               if experts and key.endswith((".gate", ".router", ".router.layer"))
                and getattr(module, "weight", torch.empty(0)).shape[:1] == (experts,)]
-    if experts is not None and not handles:
+    if experts and not handles:
         fail(f"{name}: no router of {experts} experts is found")
     logits_of(model, prompts)
     for handle in handles:

@@ -40,7 +40,7 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
     const LayerShape& layer = description.shape.layer(index);
     std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
     if (has_state(layer)) {
-      state_bytes_ = kCountBytes + 4 * description.delta_net->state_numbers();
+      state_bytes_ = kCountBytes + 4 * description.state_numbers();
       add(arrays, num_blocks * state_bytes_);
       for (std::int32_t block = 0; block < num_blocks; ++block)
         std::memcpy(arrays.back().block(block), &kNoState, kCountBytes);

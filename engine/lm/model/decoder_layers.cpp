@@ -51,23 +51,25 @@ Rows2d Decoder::split_gates(std::int64_t index, Pass& pass) const {
 
 // In place of attention: each sequence goes on from the state that its last block keeps.
 void Decoder::mix_by_state(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
-  const DeltaNet& net = *shared_->description.delta_net;
   const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
+  const StateMixer& mixer = *parts->mixer;
+  const StateLinears linears = state_linears(shape().layer(index));
   const Backend& backend = pass.backend;
-  if (pass.qkv.columns != net.columns()) pass.qkv = pass.buffer(net.columns());
-  if (pass.attention.columns != net.values()) pass.attention = pass.buffer(net.values());
-  pass.see(index, "linear_attn.in_proj_qkvz", in);
+  if (pass.qkv.columns != mixer.columns()) pass.qkv = pass.buffer(mixer.columns());
+  if (pass.attention.columns != mixer.outputs()) pass.attention = pass.buffer(mixer.outputs());
+  pass.see(index, linears.in.front(), in);
   backend.multiply(*matrices->qkv, in, pass.qkv);
+  backend.add_bias(parts->qkv_bias, pass.qkv);
   for (const SequenceRows& rows : pass.step.sequences) {
     const auto some = [&](Rows2d all) {
       return Rows2d{all.data + rows.first * all.stride, rows.count, all.columns, all.stride};
     };
     float* state = pass.cache.advance_state(index, rows);
-    run_delta_net(net, *parts->delta_net, some(pass.qkv), state, some(pass.attention),
-                  request_.num_threads);
+    mixer.run(some(pass.qkv), state, some(pass.attention), request_.num_threads);
   }
-  pass.see(index, "linear_attn.out_proj", pass.attention);
+  pass.see(index, linears.out, pass.attention);
   backend.multiply(*matrices->output, pass.attention, out);
+  backend.add_bias(parts->output_bias, out);
 }
 
 void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const {
@@ -228,7 +230,7 @@ void Decoder::run_layer(std::int64_t index, Pass& pass) const {
     backend.add(given, x);
   };
   Rows2d in = read(parts.attention_norm);
-  if (parts.delta_net != nullptr) {
+  if (parts.mixer != nullptr) {
     mix_by_state(index, in, out, pass);
   } else {
     attend(index, in, out, pass);

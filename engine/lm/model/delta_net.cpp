@@ -1,24 +1,18 @@
-#include "delta_net.h"
-
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "short_convolution.h"
+#include "state_mixer.h"
 #include "tessera/kernels/parallel.h"
 
 namespace tessera::lm {
 namespace {
 
-float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-
-float softplus(float x) {
-  constexpr float kLinear = 20;  // from where on it is x in f32
-  return x > kLinear ? x : std::log1p(std::exp(x));
-}
-
 // One key head and the value heads that it serves: nothing of it is another's.
 class Head {
  public:
-  Head(const DeltaNet& net, const DeltaNetWeights& weights, float* state, std::int64_t index)
+  Head(const DeltaNet& net, const StateWeights& weights, float* state, std::int64_t index)
       : net_(net),
         weights_(weights),
         state_(state),
@@ -52,20 +46,10 @@ class Head {
   }
 
  private:
-  // Of channels from `first` on: weighs the inputs of before and this one, and keeps this one.
   void convolve(const float* in, std::int64_t first, std::vector<float>& out) {
-    const std::int64_t channels = net_.channels(), before = net_.kernel - 1;
-    for (std::size_t c = 0; c < out.size(); ++c) {
-      const std::int64_t channel = first + static_cast<std::int64_t>(c);
-      const float* weight = weights_.convolution.data() + channel * net_.kernel;
-      float sum = weight[before] * in[c];
-      for (std::int64_t i = 0; i < before; ++i) {
-        float& kept = state_[i * channels + channel];
-        sum += weight[i] * kept;
-        kept = i + 1 < before ? state_[(i + 1) * channels + channel] : in[c];
-      }
-      out[c] = sum * sigmoid(sum);
-    }
+    const ShortConvolution convolution{net_.channels(), net_.kernel, weights_.convolution.data(),
+                                       nullptr, state_};
+    convolution.take(in, first, std::ssize(out), out.data());
   }
 
   static void normalise(std::vector<float>& x, float scale) {
@@ -113,24 +97,40 @@ class Head {
   }
 
   const DeltaNet& net_;
-  const DeltaNetWeights& weights_;
+  const StateWeights& weights_;
   float* state_;
   std::int64_t index_, group_;
   std::vector<float> query_, key_, value_, seen_;
 };
 
+class DeltaNetMixer final : public StateMixer {
+ public:
+  DeltaNetMixer(const DeltaNet& net, StateWeights weights)
+      : net_(net), weights_(std::move(weights)) {}
+
+  std::int64_t columns() const override { return net_.columns(); }
+  std::int64_t outputs() const override { return net_.values(); }
+
+  void run(Rows2d in, float* state, Rows2d out, int num_threads) const override {
+    kernels::for_slices(num_threads, net_.num_key_heads, 1,
+                        [&](std::int64_t first, std::int64_t last) {
+                          for (std::int64_t index = first; index < last; ++index) {
+                            Head head(net_, weights_, state, index);
+                            for (std::int64_t row = 0; row < in.rows; ++row)
+                              head.take(in.data + row * in.stride, out.data + row * out.stride);
+                          }
+                        });
+  }
+
+ private:
+  const DeltaNet net_;
+  const StateWeights weights_;
+};
+
 }  // namespace
 
-void run_delta_net(const DeltaNet& net, const DeltaNetWeights& weights, Rows2d in, float* state,
-                   Rows2d out, int num_threads) {
-  kernels::for_slices(num_threads, net.num_key_heads, 1,
-                      [&](std::int64_t first, std::int64_t last) {
-                        for (std::int64_t index = first; index < last; ++index) {
-                          Head head(net, weights, state, index);
-                          for (std::int64_t row = 0; row < in.rows; ++row)
-                            head.take(in.data + row * in.stride, out.data + row * out.stride);
-                        }
-                      });
+std::shared_ptr<const StateMixer> make_mixer(const DeltaNet& net, StateWeights weights) {
+  return std::make_shared<DeltaNetMixer>(net, std::move(weights));
 }
 
 }  // namespace tessera::lm

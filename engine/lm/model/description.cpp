@@ -188,12 +188,16 @@ class Reader {
 
   void read_state() {
     description_.output_gate = family_.output_gate;
-    bool any = false;
-    for (std::int64_t i = 0; i < shape_.num_layers; ++i) any |= has_state(shape_.layer(i));
-    if (!any) return;
+    std::string made;  // the first matrix of a state
+    for (std::int64_t i = 0; i < shape_.num_layers && made.empty(); ++i) {
+      const StateLinears linears = state_linears(shape_.layer(i));
+      if (!linears.in.empty()) made = linears.in.front();
+    }
+    if (made.empty()) return;
     const auto size = [&](const char* key, SizeRange range) {
       return fields_.integer(key, range.low, range.high);
     };
+    if (made == "mamba.in_proj") return read_mamba2();
     DeltaNet net{.num_key_heads = size("linear_num_key_heads", kHeadsRange),
                  .num_value_heads = size("linear_num_value_heads", kHeadsRange),
                  .key_dim = size("linear_key_head_dim", kHeadDimRange),
@@ -206,6 +210,25 @@ class Reader {
     description_.delta_net = net;
   }
 
+  void read_mamba2() {
+    const auto size = [&](const char* key, SizeRange range, std::int64_t fallback) {
+      return fields_.integer(key, range.low, range.high, fallback);
+    };
+    const std::int64_t heads = size("mamba_n_heads", kHeadsRange, 128);
+    const std::int64_t inner = shape_.hidden_size * size("mamba_expand", {1, 64}, 2);
+    const bool written = fields_.has("mamba_d_head") && fields_.at("mamba_d_head").is_number();
+    Mamba2 mamba{.num_heads = heads,
+                 .head_dim = written ? size("mamba_d_head", kHeadDimRange, 64) : inner / heads,
+                 .num_groups = size("mamba_n_groups", kHeadsRange, 1),
+                 .state = size("mamba_d_state", kHeadDimRange, 256),
+                 .kernel = size("mamba_d_conv", {1, 1024}, 4)};
+    if (mamba.num_heads % mamba.num_groups != 0) {
+      refuse(fields_.path_of("mamba_n_groups"), "{} heads do not split over {} groups",
+             mamba.num_heads, mamba.num_groups);
+    }
+    description_.mamba2 = mamba;
+  }
+
   void read_positions() {
     Description& d = description_;
     d.positions = is_on(family_.alibi) ? Positions::alibi : family_.positions;
@@ -216,6 +239,8 @@ class Reader {
         for (float& slope : d.alibi_slopes) slope *= d.attention_scale;
       }
     }
+    if (family_.positions_key != nullptr && fields_.text(family_.positions_key, "") != "rope")
+      d.positions = Positions::none;
     if (d.positions != Positions::rotary) return;
     // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
     d.interleaved =
@@ -328,10 +353,15 @@ class Reader {
 
 }  // namespace
 
-bool has_state(const LayerShape& layer) {
-  return std::ranges::any_of(layer.linears, [](const LinearShape& linear) {
-    return linear.name == "linear_attn.in_proj_qkvz";
-  });
+StateLinears state_linears(const LayerShape& layer) {
+  const auto has = [&](const char* name) {
+    return std::ranges::any_of(layer.linears,
+                               [&](const LinearShape& linear) { return linear.name == name; });
+  };
+  if (has("linear_attn.in_proj_qkvz"))
+    return {{"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"}, "linear_attn.out_proj"};
+  if (has("mamba.in_proj") && !has("mamba.x_proj")) return {{"mamba.in_proj"}, "mamba.out_proj"};
+  return {};
 }
 
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,

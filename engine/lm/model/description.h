@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "delta_net.h"
 #include "rope.h"
+#include "state_mixer.h"
 #include "tessera/core/arithmetic.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/kernels/activation.h"
@@ -60,12 +60,24 @@ struct Description {
   float activation_limit = 0;  ///< gpt-oss's clamped SwiGLU instead; 0: not
   RoutingRule routing;
 
-  bool output_gate = false;           ///< a gate beside each query, for what its head gives
-  std::optional<DeltaNet> delta_net;  ///< of the layers that have one in place of attention
+  bool output_gate = false;  ///< a gate beside each query, for what its head gives
+  /// Of the layers that have one in place of attention.
+  std::optional<DeltaNet> delta_net = {};
+  std::optional<Mamba2> mamba2 = {};
+  bool has_state() const { return delta_net || mamba2; }
+  std::int64_t state_numbers() const {
+    return delta_net ? delta_net->state_numbers() : mamba2->state_numbers();
+  }
 };
 
-/// Mixes tokens by a state: a gated delta net.
-bool has_state(const LayerShape& layer);
+/// The matrices of a layer that mixes tokens by a state: what makes its inputs of the hidden state,
+/// and what makes a hidden state of its outputs. None where the layer attends.
+struct StateLinears {
+  std::vector<std::string> in;
+  std::string out;
+};
+StateLinears state_linears(const LayerShape& layer);
+inline bool has_state(const LayerShape& layer) { return !state_linears(layer).in.empty(); }
 
 /// What attention has of a layer's heads beside keys and values; on the device, from the first of
 /// the heads that attend. Either may be null.

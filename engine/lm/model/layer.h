@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "delta_net.h"
 #include "description.h"
 #include "share.h"
+#include "state_mixer.h"
 #include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
 #include "tessera/quant/statistics.h"
@@ -40,7 +40,7 @@ struct LayerParts {
   std::vector<NetworkBias> biases;  ///< of each of Matrices::networks
   NetworkBias shared_bias;
   std::shared_ptr<const Linear> router, shared_gate;
-  std::shared_ptr<const DeltaNetWeights> delta_net;  ///< in place of attention; or null
+  std::shared_ptr<const StateMixer> mixer;  ///< in place of attention; or null
   Memory router_bias;
   std::vector<float> correction;  ///< [experts] added to their scores for the choice; or empty
   std::int64_t num_parameters = 0;
@@ -96,13 +96,13 @@ class TensorReader {
   enum class Cut { rows, columns };
   NormWeights head_norm(weights::Part part, std::int64_t layer_index, std::int64_t num_heads,
                         std::int64_t head_dim) const;
-  std::shared_ptr<const DeltaNetWeights> delta_net(std::int64_t layer_index) const;
+  std::shared_ptr<const StateMixer> mixer(std::int64_t layer_index) const;
   void read_routing(std::int64_t layer_index, std::int64_t num_experts, LayerParts& parts) const;
   Memory stacked_bias(const std::vector<weights::LinearWeight>& parts, Cut cut) const;
   std::vector<std::int64_t> rows_of_share(const std::vector<weights::LinearWeight>& parts) const;
   std::span<const weights::LinearWeight> linears_of_layer(std::int64_t layer_index) const;
   std::vector<weights::LinearWeight> find(std::int64_t layer_index,
-                                          std::initializer_list<const char*> names,
+                                          std::span<const std::string> names,
                                           std::int64_t copy = 0) const;
   void use(const weights::TensorInfo& tensor) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tensor_reader_used.h"
 #include "tessera/core/error.h"
@@ -14,6 +15,7 @@ namespace {
 using weights::LinearWeight;
 using weights::Part;
 using weights::TensorInfo;
+using Names = std::vector<std::string>;
 
 // Tensors of the first layer, or of the second, that this one has not: " (layer 0 has ...)".
 std::string lacking(const weights::Weights& weights, std::int64_t layer_index) {
@@ -163,26 +165,36 @@ void TensorReader::read_routing(std::int64_t layer_index, std::int64_t num_exper
     parts.shared_gate = matrix(Part::shared_expert_gate, layer_index, 1, hidden, {});
 }
 
-std::shared_ptr<const DeltaNetWeights> TensorReader::delta_net(std::int64_t layer_index) const {
-  const DeltaNet& net = *description_.delta_net;
-  const auto read = [&](Part part, std::int64_t count) {
+std::shared_ptr<const StateMixer> TensorReader::mixer(std::int64_t layer_index) const {
+  const std::optional<DeltaNet>& net = description_.delta_net;
+  const std::optional<Mamba2>& mamba = description_.mamba2;
+  const auto read = [&](Part part) {
     const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
     if (!found) {
       refuse(ErrorCode::not_found, quote(weights_->path(), 300),
-             "no tensor {}, of the gated delta net of {}; the checkpoint is not whole",
+             "no tensor {}, of what layer {} of {} mixes tokens by; the checkpoint is not whole",
              weights::names_of_part(*weights_, description_.shape, part, layer_index).front(),
-             quote(description_.shape.name, 100));
+             layer_index, quote(description_.shape.name, 100));
     }
-    return values(*found->weight, count);
+    return *found;
   };
-  auto weights = std::make_shared<DeltaNetWeights>();
-  weights->convolution = read(Part::state_convolution, net.channels() * net.kernel);
-  weights->decay = read(Part::state_decay, net.num_value_heads);
-  for (float& decay : weights->decay) decay = std::exp(decay);
-  weights->step_bias = read(Part::state_step_bias, net.num_value_heads);
-  weights->norm = read(Part::state_norm, net.value_dim);
-  weights->epsilon = description_.norm_epsilon;
-  return weights;
+  const std::int64_t channels = net ? net->channels() : mamba->channels();
+  const std::int64_t heads = net ? net->num_value_heads : mamba->num_heads;
+  const auto numbers = [&](Part part, std::int64_t count) {
+    return values(*read(part).weight, count);
+  };
+  StateWeights weights;
+  weights.convolution =
+      numbers(Part::state_convolution, channels * (net ? net->kernel : mamba->kernel));
+  if (const TensorInfo* bias = read(Part::state_convolution).bias)
+    weights.convolution_bias = values(*bias, channels);
+  weights.decay = numbers(Part::state_decay, heads);
+  for (float& decay : weights.decay) decay = std::exp(decay);
+  weights.step_bias = numbers(Part::state_step_bias, heads);
+  if (mamba) weights.skip = numbers(Part::state_skip, heads);
+  weights.norm = numbers(Part::state_norm, net ? net->value_dim : mamba->inner());
+  weights.epsilon = description_.norm_epsilon;
+  return net ? make_mixer(*net, std::move(weights)) : make_mixer(*mamba, std::move(weights));
 }
 
 std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) const {
@@ -199,18 +211,21 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
     parts->attention_post_norm = own_norm(Part::attention_post_norm);
     parts->ffn_post_norm = own_norm(Part::ffn_post_norm);
   }
-  if (has_state(layer)) {
-    parts->delta_net = delta_net(layer_index);
+  const StateLinears state = state_linears(layer);
+  if (!state.in.empty()) {
+    parts->mixer = mixer(layer_index);
   } else if (description_.qk_norm != QkNorm::none) {
     parts->q_norm = head_norm(Part::q_norm, layer_index, layer.num_heads, layer.head_dim);
     parts->k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
   }
-  parts->qkv_bias = stacked_bias(find(layer_index, {"q_proj", "k_proj", "v_proj"}), Cut::rows);
-  parts->output_bias = stacked_bias(find(layer_index, {"o_proj"}), Cut::columns);
-  const auto network_bias = [&](std::initializer_list<const char*> in, const char* down,
-                                std::int64_t copy = 0) {
+  const bool attends = state.in.empty();
+  parts->qkv_bias = stacked_bias(
+      find(layer_index, attends ? Names{"q_proj", "k_proj", "v_proj"} : state.in), Cut::rows);
+  parts->output_bias =
+      stacked_bias(find(layer_index, Names{attends ? "o_proj" : state.out}), Cut::columns);
+  const auto network_bias = [&](const Names& in, const char* down, std::int64_t copy = 0) {
     return NetworkBias{stacked_bias(find(layer_index, in, copy), Cut::rows),
-                       stacked_bias(find(layer_index, {down}, copy), Cut::columns)};
+                       stacked_bias(find(layer_index, Names{down}, copy), Cut::columns)};
   };
   std::int64_t num_experts = 0;
   for (const LinearShape& linear : layer.linears) {
@@ -227,7 +242,7 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
   if (num_experts == 0)
     parts->biases.push_back(network_bias({"gate_proj", "up_proj"}, "down_proj"));
   if (num_experts > 0) read_routing(layer_index, num_experts, *parts);
-  if (description_.sinks && !has_state(layer)) {
+  if (description_.sinks && attends) {
     const auto sinks = weights::find_part(*weights_, shape, Part::sinks, layer_index);
     if (!sinks) {
       refuse(ErrorCode::not_found, quote(weights_->path(), 300),

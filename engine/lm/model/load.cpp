@@ -224,7 +224,7 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   shared->share = share_of(kept);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
-  if (shared->description.delta_net && !shared->backend->is_host()) {
+  if (shared->description.has_state() && !shared->backend->is_host()) {
     refuse(ErrorCode::unsupported, "device",
            "{} has layers with a state, which run on the CPU; {} has no kernels for them",
            shape.name, shared->backend->name());

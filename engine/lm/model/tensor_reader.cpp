@@ -61,11 +61,11 @@ std::span<const LinearWeight> TensorReader::linears_of_layer(std::int64_t layer_
 }
 
 std::vector<LinearWeight> TensorReader::find(std::int64_t layer_index,
-                                             std::initializer_list<const char*> names,
+                                             std::span<const std::string> names,
                                              std::int64_t copy) const {
   std::vector<LinearWeight> found;
   const std::span<const LinearWeight> layer = linears_of_layer(layer_index);
-  for (const char* name : names) {
+  for (const std::string& name : names) {
     for (const LinearWeight& linear : layer) {
       if (linear.linear != name || linear.copy != copy) continue;
       use(*linear.tensor);
@@ -80,7 +80,8 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
                                                        const quant::Statistics* statistics) const {
   const bool calibrated = form.bitwidth < 16 &&
                           (form.method == quant::Method::gptq || form.method == quant::Method::awq);
-  const auto make = [&](std::initializer_list<const char*> names, Cut cut,
+  using Names = std::vector<std::string>;
+  const auto make = [&](const Names& names, Cut cut,
                         std::int64_t copy = 0) -> std::shared_ptr<const Linear> {
     LinearSource source{.weights = weights_, .parts = find(layer_index, names, copy)};
     const auto& parts = source.parts;
@@ -101,18 +102,14 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
     }
     return backend_->make_linear(source, form, inputs ? &*inputs : nullptr);
   };
-  const auto network = [&](std::initializer_list<const char*> in, const char* down,
-                           std::int64_t copy) {
-    return Network{make(in, Cut::rows, copy), make({down}, Cut::columns, copy)};
+  const auto network = [&](const Names& in, const char* down, std::int64_t copy) {
+    return Network{make(in, Cut::rows, copy), make(Names{down}, Cut::columns, copy)};
   };
   auto matrices = std::make_shared<Matrices>();
-  if (has_state(description_.shape.layer(layer_index))) {
-    matrices->qkv = make({"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"}, Cut::rows);
-    matrices->output = make({"linear_attn.out_proj"}, Cut::columns);
-  } else {
-    matrices->qkv = make({"q_proj", "k_proj", "v_proj"}, Cut::rows);
-    matrices->output = make({"o_proj"}, Cut::columns);
-  }
+  const StateLinears state = state_linears(description_.shape.layer(layer_index));
+  const bool attends = state.in.empty();
+  matrices->qkv = make(attends ? Names{"q_proj", "k_proj", "v_proj"} : state.in, Cut::rows);
+  matrices->output = make(Names{attends ? "o_proj" : state.out}, Cut::columns);
   std::int64_t experts = 0;
   for (const LinearShape& linear : description_.shape.layer(layer_index).linears) {
     if (linear.name == "experts.down_proj") experts = linear.num_copies;
@@ -225,7 +222,7 @@ void TensorReader::leave_layer(std::int64_t layer_index) const {
   leave({Part::attention_norm, Part::ffn_norm, Part::attention_post_norm, Part::ffn_post_norm,
          Part::q_norm, Part::k_norm, Part::router, Part::router_correction,
          Part::shared_expert_gate, Part::sinks, Part::state_convolution, Part::state_decay,
-         Part::state_step_bias, Part::state_norm},
+         Part::state_step_bias, Part::state_skip, Part::state_norm},
         layer_index);
   if (description_.qk_norm == QkNorm::each_head) {
     const LayerShape& layer = description_.shape.layer(layer_index);

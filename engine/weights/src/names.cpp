@@ -37,6 +37,8 @@ Names usual_names() {
     names[linear].push_back({ffn + "gate_up_proj.weight", Fused::gate_up});
   for (const char* linear : {"in_proj_qkvz", "in_proj_ba", "out_proj"})
     names[std::string("linear_attn.") + linear] = places("layers.{}.linear_attn.", {linear});
+  for (const char* linear : {"in_proj", "out_proj"})
+    names[std::string("mamba.") + linear] = places("layers.{}.mamba.", {linear});
   return names;
 }
 
@@ -64,13 +66,19 @@ Names with_experts(const std::string& block, const char* gate, const char* up, c
   return names;
 }
 
-// Stacks alone, of gate and up together.
+// Stacks alone, of gate and up together; what every token passes is a shared_mlp.
 Names granite_moe_names() {
   Names names = usual_names();
   const std::string block = "layers.{}.block_sparse_moe.";
   for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
     names[linear] = {{block + "input_linear.weight", Fused::gate_up, false, true}};
   names["experts.down_proj"] = {{block + "output_linear.weight", Fused::no, false, true}};
+  const std::string shared = "layers.{}.shared_mlp.";
+  for (const char* prefix : {"", "shared_expert."}) {
+    for (const char* linear : {"gate_proj", "up_proj"})
+      names[std::string(prefix) + linear] = {{shared + "input_linear.weight", Fused::gate_up}};
+    names[std::string(prefix) + "down_proj"] = {{shared + "output_linear.weight"}};
+  }
   return names;
 }
 
@@ -201,6 +209,8 @@ const Names& names_of(const std::string& family) {
       {"gpt_oss", gpt_oss_names()},
       {"gptj", gptj_names()},
       {"granitemoe", granite_moe_names()},
+      {"granitemoehybrid", granite_moe_names()},
+      {"granitemoeshared", granite_moe_names()},
       {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
       {"mpt", mpt_names()},
       {"opt", opt_names()},

@@ -35,10 +35,11 @@ Stems usual_stems() {
            {layer + "mlp.gate.e_score_correction_bias",
             layer + "mlp.moe_statics.e_score_correction_bias"}},
           {Part::shared_expert_gate, {layer + "mlp.shared_expert_gate"}},
-          {Part::state_convolution, {layer + "linear_attn.conv1d"}},
-          {Part::state_decay, {layer + "linear_attn.A_log"}},
-          {Part::state_step_bias, {layer + "linear_attn.dt_bias"}},
-          {Part::state_norm, {layer + "linear_attn.norm"}}};
+          {Part::state_convolution, {layer + "linear_attn.conv1d", layer + "mamba.conv1d"}},
+          {Part::state_decay, {layer + "linear_attn.A_log", layer + "mamba.A_log"}},
+          {Part::state_step_bias, {layer + "linear_attn.dt_bias", layer + "mamba.dt_bias"}},
+          {Part::state_skip, {layer + "mamba.D"}},
+          {Part::state_norm, {layer + "linear_attn.norm", layer + "mamba.norm"}}};
 }
 
 // Norms of what attention and feed-forward network give: Gemma's names, which OLMo and EXAONE took.

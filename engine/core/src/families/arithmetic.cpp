@@ -175,6 +175,9 @@ void add_experts(Table& table) {
   table["ernie4_5_moe"] = table["ernie4_5"];
   table["ernie4_5_moe"].routing = {.corrected = true};
   table["granitemoe"] = table["granite"];
+  table["granitemoeshared"] = table["granitemoe"];
+  table["granitemoehybrid"] = table["granitemoe"];
+  table["granitemoehybrid"].positions_key = "position_embedding_type";
   table["gpt_oss"] = {.epsilon = kRmsEps5,
                       .theta = {150000, "rope_theta"},
                       .sinks = true,

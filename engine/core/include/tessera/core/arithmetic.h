@@ -83,10 +83,11 @@ struct Arithmetic {
   const char* clip_key = nullptr;     ///< queries, keys and values stay between plus and minus it
 
   Positions positions = Positions::rotary;
-  int learned_offset = 0;       ///< rows of the table before position 0
-  Switch alibi = {};            ///< instead of rotary positions
-  bool alibi_in_scale = false;  ///< Falcon scales the sum of product and bias
-  bool interleaved = false;     ///< pairs (2i, 2i + 1); else halves
+  const char* positions_key = nullptr;  ///< "rope" where there are any; else they are as said
+  int learned_offset = 0;               ///< rows of the table before position 0
+  Switch alibi = {};                    ///< instead of rotary positions
+  bool alibi_in_scale = false;          ///< Falcon scales the sum of product and bias
+  bool interleaved = false;             ///< pairs (2i, 2i + 1); else halves
   Setting rotary_part = {1, "partial_rotary_factor"};  ///< of a head's features that turn
   const char* rotary_width = nullptr;                  ///< or how many do
   Setting theta = {1e4, "rope_theta"};

@@ -36,6 +36,7 @@ enum class Part {
   state_convolution,  ///< of a layer that mixes tokens by a state
   state_decay,
   state_step_bias,
+  state_skip,
   state_norm
 };
 

@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "short_convolution.h"
+#include "state_mixer.h"
+#include "tessera/kernels/parallel.h"
+
+namespace tessera::lm {
+namespace {
+
+class Mamba2Mixer final : public StateMixer {
+ public:
+  Mamba2Mixer(const Mamba2& mamba, StateWeights weights)
+      : mamba_(mamba), weights_(std::move(weights)) {}
+
+  std::int64_t columns() const override { return mamba_.columns(); }
+  std::int64_t outputs() const override { return mamba_.inner(); }
+
+  void run(Rows2d in, float* state, Rows2d out, int num_threads) const override {
+    const std::int64_t channels = mamba_.channels();
+    std::vector<float> mixed(static_cast<std::size_t>(in.rows * channels));
+    const auto& bias = weights_.convolution_bias;
+    const ShortConvolution convolution{channels, mamba_.kernel, weights_.convolution.data(),
+                                       bias.empty() ? nullptr : bias.data(), state};
+    constexpr std::int64_t kChannels = 64;  // of a slice
+    kernels::for_slices(
+        num_threads, channels, kChannels, [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t row = 0; row < in.rows; ++row) {
+            convolution.take(in.data + row * in.stride + mamba_.inner() + first, first,
+                             last - first, mixed.data() + row * channels + first);
+          }
+        });
+    float* states = state + (mamba_.kernel - 1) * channels;
+    kernels::for_slices(num_threads, mamba_.num_heads, 1,
+                        [&](std::int64_t first, std::int64_t last) {
+                          for (std::int64_t head = first; head < last; ++head)
+                            run_head(head, in, mixed, states, out);
+                        });
+    for (std::int64_t row = 0; row < in.rows; ++row)
+      gate(in.data + row * in.stride, out.data + row * out.stride);
+  }
+
+ private:
+  void run_head(std::int64_t head, Rows2d in, const std::vector<float>& mixed, float* states,
+                Rows2d out) const {
+    const std::int64_t width = mamba_.state, channels = mamba_.channels();
+    const std::int64_t group = head / (mamba_.num_heads / mamba_.num_groups);
+    const auto at = static_cast<std::size_t>(head);
+    float* own = states + head * mamba_.head_dim * width;
+    for (std::int64_t row = 0; row < in.rows; ++row) {
+      const float* x = mixed.data() + row * channels + head * mamba_.head_dim;
+      const float* b = mixed.data() + row * channels + mamba_.inner() + group * width;
+      const float* c = b + mamba_.num_groups * width;
+      const float step = softplus(in.data[row * in.stride + mamba_.inner() + channels + head] +
+                                  weights_.step_bias[at]);
+      const float decay = std::exp(-weights_.decay[at] * step);
+      float* to = out.data + row * out.stride + head * mamba_.head_dim;
+      for (std::int64_t d = 0; d < mamba_.head_dim; ++d) {
+        float* kept = own + d * width;
+        const float taken = step * x[d];
+        float sum = 0;
+        for (std::int64_t n = 0; n < width; ++n) {
+          kept[n] = kept[n] * decay + taken * b[n];
+          sum += kept[n] * c[n];
+        }
+        to[d] = sum + weights_.skip[at] * x[d];
+      }
+    }
+  }
+
+  void gate(const float* gates, float* out) const {
+    float sum = 0;
+    for (std::int64_t i = 0; i < mamba_.inner(); ++i) {
+      out[i] *= gates[i] * sigmoid(gates[i]);
+      sum += out[i] * out[i];
+    }
+    const float factor = 1 / std::sqrt(sum / static_cast<float>(mamba_.inner()) + weights_.epsilon);
+    for (std::int64_t i = 0; i < mamba_.inner(); ++i)
+      out[i] *= factor * weights_.norm[static_cast<std::size_t>(i)];
+  }
+
+  const Mamba2 mamba_;
+  const StateWeights weights_;
+};
+
+}  // namespace
+
+std::shared_ptr<const StateMixer> make_mixer(const Mamba2& mamba, StateWeights weights) {
+  return std::make_shared<Mamba2Mixer>(mamba, std::move(weights));
+}
+
+}  // namespace tessera::lm

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/lm/backend.h"
+
+// Layers that mix the tokens of a sequence by a state of fixed size, in memory of the program.
+namespace tessera::lm {
+
+class StateMixer {
+ public:
+  virtual ~StateMixer() = default;
+  virtual std::int64_t columns() const = 0;  ///< of what goes in
+  virtual std::int64_t outputs() const = 0;  ///< of what comes out
+  /// Takes the tokens `in` [tokens][columns] of a sequence one after the other from `state` on, and
+  /// leaves it as it is after them. out [tokens][outputs]. Does not depend on num_threads.
+  virtual void run(Rows2d in, float* state, Rows2d out, int num_threads) const = 0;
+};
+
+/// A gated delta net (Yang et al., Gated Delta Networks, arXiv:2412.06464, eq. 10), as Qwen3-Next
+/// has it: keys and values pass a short convolution, and each value head keeps a matrix that decays
+/// and is corrected towards the values of the keys that it has seen.
+struct DeltaNet {
+  std::int64_t num_key_heads = 0, num_value_heads = 0;  ///< a key head serves several of values
+  std::int64_t key_dim = 0, value_dim = 0;
+  std::int64_t kernel = 0;  ///< inputs that the convolution sees
+
+  std::int64_t channels() const {
+    return 2 * num_key_heads * key_dim + num_value_heads * value_dim;
+  }
+  std::int64_t values() const { return num_value_heads * value_dim; }
+  /// Columns of what goes in: of each key head q, k, its values and their gates z; then of each the
+  /// b and the a of its value heads.
+  std::int64_t columns() const { return channels() + values() + 2 * num_value_heads; }
+  /// The last inputs of the convolution [kernel - 1][channels], and a matrix [key_dim][value_dim]
+  /// of each value head.
+  std::int64_t state_numbers() const { return (kernel - 1) * channels() + values() * key_dim; }
+};
+
+/// Mamba 2 (Dao and Gu, arXiv:2405.21060, section 7), as Granite 4 has it: each channel of a head
+/// keeps a vector that decays by the head's step and takes in B, and is read by C.
+struct Mamba2 {
+  std::int64_t num_heads = 0, head_dim = 0;
+  std::int64_t num_groups = 0;  ///< of heads that share B and C
+  std::int64_t state = 0;       ///< numbers of a channel
+  std::int64_t kernel = 0;
+
+  std::int64_t inner() const { return num_heads * head_dim; }
+  std::int64_t channels() const { return inner() + 2 * num_groups * state; }
+  /// Columns of what goes in: gates, then channels x, B, C, then a step of each head.
+  std::int64_t columns() const { return inner() + channels() + num_heads; }
+  /// The last inputs of the convolution, and [heads][head_dim][state].
+  std::int64_t state_numbers() const { return (kernel - 1) * channels() + inner() * state; }
+};
+
+struct StateWeights {
+  std::vector<float> convolution;       ///< [channels][kernel], oldest first
+  std::vector<float> convolution_bias;  ///< [channels], or empty
+  std::vector<float> decay, step_bias;  ///< [heads]
+  std::vector<float> skip;              ///< [heads] Mamba 2: what passes beside the state
+  std::vector<float> norm;              ///< of the outputs
+  float epsilon = 0;
+};
+
+std::shared_ptr<const StateMixer> make_mixer(const DeltaNet& net, StateWeights weights);
+std::shared_ptr<const StateMixer> make_mixer(const Mamba2& mamba, StateWeights weights);
+
+}  // namespace tessera::lm
