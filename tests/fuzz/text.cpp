@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "target.h"
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 #include "tokens.h"
 
 namespace text_target {

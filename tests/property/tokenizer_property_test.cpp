@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/core/text.h"
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 #include "tokens.h"
 
 namespace tessera::tokenizer::tokenizer_property_test {

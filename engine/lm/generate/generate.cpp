@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "tessera/core/error.h"
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 
 namespace tessera::lm {
 namespace {

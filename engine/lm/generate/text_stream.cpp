@@ -1,4 +1,4 @@
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 
 #include <algorithm>
 #include <string_view>

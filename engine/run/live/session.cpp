@@ -1,5 +1,6 @@
 #include "tessera/run/session.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::run {
@@ -21,8 +22,11 @@ Session* SessionExecutor::find(std::int64_t request) {
 bool SessionExecutor::add_token(Session& session, std::int32_t token, serving::Ticks now) const {
   if (session.first_token == serving::kNever) session.first_token = now;
   session.last_token = now;
-  if (!session.prompt->ignore_stop_tokens && stop_tokens_.contains(token)) {
+  const Prompt& prompt = *session.prompt;
+  if ((!prompt.ignore_stop_tokens && stop_tokens_.contains(token)) ||
+      std::ranges::find(prompt.stop_tokens, token) != prompt.stop_tokens.end()) {
     session.stop_reason = lm::StopReason::stop_token;
+    session.stop_token = token;
     return true;
   }
   session.tokens.push_back(token);
@@ -36,7 +40,7 @@ serving::Generated SessionExecutor::brought(std::int64_t request, const Session&
   g.token_ids = session.answer().subspan(static_cast<std::size_t>(num_before));
   const bool stopped = ended && session.stop_reason == lm::StopReason::stop_token;
   g.tokens = std::ssize(g.token_ids) + (stopped ? 1 : 0);
-  if (on_tokens && !g.token_ids.empty()) on_tokens(request, g.token_ids);
+  if (on_tokens && !g.token_ids.empty()) on_tokens(request, session, num_before);
   return g;
 }
 

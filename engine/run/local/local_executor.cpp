@@ -137,7 +137,8 @@ std::span<const float> LocalExecutor::logits_of(std::int64_t row) const {
 LocalExecutor::Drawing& LocalExecutor::drawing_of(std::int64_t request, const Session& session) {
   const auto found = drawings_.find(request);
   if (found != drawings_.end()) return found->second;
-  Drawing made{lm::Sampler(session.prompt->sampling, model_->shape().vocab_size)};
+  Drawing made{lm::Sampler(session.prompt->sampling, model_->shape().vocab_size,
+                           session.prompt->adjustments)};
   if (session.prompt->sampling.repetition_penalty != 1) {
     for (const std::int32_t token : session.tokens) made.sampler.see(token);
   }
@@ -164,6 +165,16 @@ void LocalExecutor::draw(const UnderWay& step) {
   }
 }
 
+bool LocalExecutor::put_token(Session& session, std::int32_t token, std::int64_t row) const {
+  const std::int64_t before = session.num_new();
+  const bool is_last = add_token(session, token, clock_.now());
+  if (session.prompt->num_top && session.num_new() > before) {
+    session.log_probabilities.push_back(
+        lm::log_probabilities(logits_of(row), token, *session.prompt->num_top));
+  }
+  return is_last;
+}
+
 // A draft passes where it is the token that would have been drawn there anyhow: a draw depends on
 // seed and place alone, so that text and distribution are those without drafts.
 serving::Generated LocalExecutor::verify(std::int64_t request, std::int32_t token, std::int64_t row,
@@ -173,7 +184,7 @@ serving::Generated LocalExecutor::verify(std::int64_t request, std::int32_t toke
   const std::int64_t before = session.num_new();
   std::int64_t passed = 0;
   while (true) {
-    if (add_token(session, token, clock_.now())) break;
+    if (put_token(session, token, row + passed)) break;
     drawing.sampler.add(token);
     if (passed == num_drafts || drawing.drafts[static_cast<std::size_t>(passed)] != token) break;
     ++passed;

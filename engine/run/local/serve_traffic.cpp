@@ -11,16 +11,14 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tessera/core/error.h"
-#include "tessera/core/units.h"
 #include "tessera/run/live_clock.h"
 #include "tessera/run/live_engine.h"
+#include "tessera/run/local_engine.h"
 #include "tessera/run/local_executor.h"
 #include "tessera/run/traffic_tokens.h"
 #include "tessera/serving/arrivals.h"
 #include "tessera/serving/engine_setup.h"
 #include "tessera/serving/state_samples.h"
-#include "tessera/workers/pool.h"
 
 namespace tessera::run {
 namespace {
@@ -30,52 +28,6 @@ using serving::Ticks;
 
 constexpr std::int64_t kPollEvery = 64;  // moments
 
-void check_memory(const serving::Replica& engine, const lm::LanguageModel& model) {
-  const lm::LoadRequest& kept = model.request();
-  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
-  const double bytes = model.shape().kv_bytes_per_token(bits) *
-                       static_cast<double>(engine.kv_blocks * engine.engine.block_size);
-  if (bytes <= workers::machine_memory_bytes()) return;
-  refuse(ErrorCode::out_of_range, "ts.serve.real",
-         "{} KV blocks of {} tokens take {}, this machine has {}; give kv_blocks", engine.kv_blocks,
-         engine.engine.block_size, format_bytes(bytes),
-         format_bytes(workers::machine_memory_bytes()));
-}
-
-/// The one engine of a deployment, as this model runs it.
-serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model) {
-  const auto no = [](const std::string& what) {
-    refuse(ErrorCode::unsupported, "ts.serve.real", "{}", what);
-  };
-  if (deployment.replicas.size() != 1) {
-    no(fmt::format("the deployment has {} engines, and one runs in this process",
-                   deployment.replicas.size()));
-  }
-  serving::Replica engine = deployment.replicas.front();
-  if (engine.role != serving::Role::mixed) no("an engine that reads or decodes alone");
-  if (engine.from_s > 0 || engine.until_s) no("an engine that comes or goes");
-  const auto& speculative = engine.engine.speculative;
-  if (speculative && speculative->method != serving::DraftMethod::ngram) {
-    no(fmt::format("speculation by {}; ngram runs", name_of(speculative->method)));
-  }
-  const std::int64_t context = model.shape().max_context_tokens;
-  std::int64_t& most = engine.engine.max_model_len;
-  if (most > context) {
-    refuse(ErrorCode::out_of_range, "ts.serve.real",
-           "max_model_len is {} tokens, the context of {} has {}; give max_model_len = {}", most,
-           model.shape().name, context, context);
-  }
-  if (most == 0) most = context;
-  check_memory(engine, model);
-  return engine;
-}
-
-serving::BlockManager::Options named_kv_options(const serving::Replica& engine) {
-  serving::BlockManager::Options kv = serving::kv_options(engine);
-  kv.named = true;
-  return kv;
-}
-
 class TrafficServer {
  public:
   TrafficServer(const ServeRequest& request, const serving::Deployment& deployment,
@@ -83,7 +35,7 @@ class TrafficServer {
       : request_(request),
         traffic_(traffic),
         options_(options),
-        replica_(engine_of(deployment, *request.model)),
+        replica_(engine_of(deployment, *request.model, "ts.serve.real")),
         by_model_(request.clock == ServeClock::model),
         api_(by_model_ ? serving::to_ticks(deployment.api_s, "api_s") : 0),
         horizon_(serving::to_ticks(options.horizon_s, "horizon_s")),
@@ -106,7 +58,10 @@ class TrafficServer {
     log_.requests.resize(traffic.requests.size());
     log_.steps_recorded = options.record_steps;
     outputs_.resize(traffic.requests.size());
-    executor_.on_tokens = request.on_tokens;
+    if (!request.on_tokens) return;
+    executor_.on_tokens = [this](std::int64_t id, const Session& session, std::int64_t first) {
+      request_.on_tokens(id, session.answer().subspan(static_cast<std::size_t>(first)));
+    };
   }
 
   serving::Ran run() {
@@ -135,14 +90,9 @@ class TrafficServer {
   using Earliest = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
   LocalExecutor::Options executor_options() const {
-    const std::vector<std::int32_t> stop = request_.ignore_stop_tokens
-                                               ? std::vector<std::int32_t>{}
-                                               : request_.model->tokens().stop_token_ids();
-    return {
-        .kv_blocks = replica_.kv_blocks,
-        .block_size = replica_.engine.block_size,
-        .stop_tokens = {stop.begin(), stop.end()},
-        .num_drafts = replica_.engine.speculative ? replica_.engine.speculative->num_tokens : 0};
+    return executor_options_of(replica_, request_.ignore_stop_tokens
+                                             ? std::vector<std::int32_t>{}
+                                             : request_.model->tokens().stop_token_ids());
   }
 
   void push(const Event& event) { events_.push(event); }

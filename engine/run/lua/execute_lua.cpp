@@ -267,7 +267,7 @@ int serve_stage(lua_State* L) {
   request.parent = options.integer("parent");
   if (options.given("local_ranks")) request.local_ranks = options.integer("local_ranks");
   if (options.given("secret_file")) {
-    request.secret = run::module().read_secret(options.text("secret_file"));
+    request.secret = run::module().read_secret(options.text("secret_file"), "secret_file");
   } else {
     request.secret = lua_kit::check_text(L, 2, "tessera stage");
   }

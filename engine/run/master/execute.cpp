@@ -259,7 +259,8 @@ class Run {
 
   // Of workers that this process starts alone nobody else needs to know it.
   std::string secret() const {
-    if (!request_.options.secret_file.empty()) return read_secret(request_.options.secret_file);
+    if (!request_.options.secret_file.empty())
+      return read_secret(request_.options.secret_file, "secret_file");
     return request_.options.workers == Starter::itself ? make_nonce() : std::string();
   }
 
@@ -421,19 +422,19 @@ std::string serve_stage(const StageRequest& request) {
   return worker.why();
 }
 
-std::string read_secret(const std::string& path) {
+std::string read_secret(const std::string& path, std::string_view option) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    refuse(ErrorCode::not_found, "secret_file", "there is no {}", quote(path, 300));
+    refuse(ErrorCode::not_found, option, "there is no {}", quote(path, 300));
   }
   if ((status.st_mode & 077) != 0) {
-    refuse("secret_file", "others may read {} (mode {:03o}): chmod 600", quote(path, 300),
+    refuse(option, "others may read {} (mode {:03o}): chmod 600", quote(path, 300),
            status.st_mode & 0777);
   }
   std::string secret = read_file(path, 1 << 16);
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
   if (secret.size() < 16) {
-    refuse("secret_file", "{} holds {} characters, 16 at least are needed", quote(path, 300),
+    refuse(option, "{} holds {} characters, 16 at least are needed", quote(path, 300),
            secret.size());
   }
   return secret;

@@ -12,7 +12,9 @@ class RunModule final : public Module {
   std::string serve_stage(const StageRequest& request) const override {
     return run::serve_stage(request);
   }
-  std::string read_secret(const std::string& path) const override { return run::read_secret(path); }
+  std::string read_secret(const std::string& path, std::string_view option) const override {
+    return run::read_secret(path, option);
+  }
   serving::Ran serve_traffic(const ServeRequest& request, const serving::Deployment& deployment,
                              const serving::Traffic& traffic,
                              const serving::SimulationOptions& options) const override {

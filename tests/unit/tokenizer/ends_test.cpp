@@ -3,7 +3,7 @@
 
 #include "fixtures.h"
 #include "folder.h"
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 #include "tokens.h"
 
 namespace tessera::tokenizer::ends_test {

@@ -6,7 +6,7 @@
 
 #include "fixtures.h"
 #include "tessera/core/files.h"
-#include "text_stream.h"
+#include "tessera/lm/text_stream.h"
 #include "tokens.h"
 
 namespace tessera::tokenizer::reference_test {

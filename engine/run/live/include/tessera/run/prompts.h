@@ -17,6 +17,11 @@ struct Prompt {
   std::int64_t max_tokens = 128;     ///< at most; fewer where the model's context ends
   lm::SamplingOptions sampling;
   bool ignore_stop_tokens = false;  ///< goes on where the model ends its text
+  // What clients of a server ask for beside.
+  lm::Adjustments adjustments = {};
+  std::vector<std::int32_t> stop_tokens = {};  ///< that end it too, whatever the model says
+  /// Log-probabilities of its tokens, and of so many likely ones beside each.
+  std::optional<std::int64_t> num_top = {};
 };
 
 /// Tokens that an answer may have in a context of so many.

@@ -19,6 +19,8 @@ struct Session {
   std::int64_t most_new = 0;              ///< tokens that it may have beyond the prompt
   serving::Ticks first_token = serving::kNever, last_token = serving::kNever;
   lm::StopReason stop_reason = lm::StopReason::max_tokens;
+  std::int32_t stop_token = -1;                              ///< that ended it
+  std::vector<lm::LogProbabilities> log_probabilities = {};  ///< [answer], where they are wanted
 
   std::int64_t num_new() const {
     return std::ssize(tokens) - static_cast<std::int64_t>(prompt->tokens.size());
@@ -41,8 +43,10 @@ class SessionExecutor : public serving::Executor {
   /// What it has, taken out: nothing is computed for it from now on.
   Session take(std::int64_t request);
 
-  /// Told of a request's new tokens as they come, the stop token aside.
-  std::function<void(std::int64_t request, std::span<const std::int32_t> tokens)> on_tokens = {};
+  /// Told of a request's new tokens as they come, the stop token aside: those of its answer from
+  /// `first` on.
+  std::function<void(std::int64_t request, const Session& session, std::int64_t first)> on_tokens =
+      {};
 
  protected:
   /// Null: it is gone.

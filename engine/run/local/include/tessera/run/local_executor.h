@@ -64,6 +64,7 @@ class LocalExecutor final : public SessionExecutor {
   void lay_out(UnderWay& step);
   void fill_in(const serving::BatchItem& item, Part& part, const Session& session);
   void draw(const UnderWay& step);
+  bool put_token(Session& session, std::int32_t token, std::int64_t row) const;
   serving::Generated verify(std::int64_t request, std::int32_t token, std::int64_t row,
                             std::int64_t num_drafts);
   Drawing& drawing_of(std::int64_t request, const Session& session);

@@ -140,7 +140,7 @@ struct StageRequest {
 std::string serve_stage(const StageRequest& request);
 
 /// @throws Error{invalid_argument, io} for a file that others may read, or that holds nothing
-std::string read_secret(const std::string& path);
+std::string read_secret(const std::string& path, std::string_view option);
 
 }  // namespace tessera::run
 

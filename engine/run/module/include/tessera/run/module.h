@@ -12,7 +12,7 @@ class Module {
   virtual ~Module() = default;
   virtual Executed execute(ExecuteRequest request) const = 0;
   virtual std::string serve_stage(const StageRequest& request) const = 0;
-  virtual std::string read_secret(const std::string& path) const = 0;
+  virtual std::string read_secret(const std::string& path, std::string_view option) const = 0;
   virtual serving::Ran serve_traffic(const ServeRequest& request,
                                      const serving::Deployment& deployment,
                                      const serving::Traffic& traffic,

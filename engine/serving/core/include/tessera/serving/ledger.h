@@ -44,10 +44,13 @@ class Ledger {
   Ledger(Log& log, std::int32_t engine, bool record_steps);
 
   RequestRecord& record(std::int64_t request) {
-    const auto i = static_cast<std::size_t>(request);
+    const auto i = static_cast<std::size_t>(request - first_);
     if (i >= log_.requests.size()) log_.requests.resize(i + 1);
     return log_.requests[i];
   }
+  /// Whoever serves without end keeps no record of requests below this number, which have all
+  /// ended, nor of the gaps between their tokens.
+  void forget_before(std::int64_t request);
 
   void rejected(std::int64_t request, Ticks now);
   /// It is about to join the engine's queue.
@@ -142,6 +145,7 @@ class Ledger {
   void leave(const Sequence& s, Progress& p, RequestRecord& record) const;
 
   Log& log_;
+  std::int64_t first_ = 0;  ///< whose record is the first in the log
   std::int32_t engine_;
   bool record_steps_;
   std::vector<Progress> progress_;  ///< [slot]

@@ -1,0 +1,75 @@
+#include "tessera/run/local_engine.h"
+
+#include <fmt/format.h>
+
+#include "tessera/core/error.h"
+#include "tessera/core/units.h"
+#include "tessera/serving/engine_setup.h"
+#include "tessera/workers/pool.h"
+
+namespace tessera::run {
+namespace {
+
+double kv_token_bytes(const lm::LanguageModel& model) {
+  const lm::LoadRequest& kept = model.request();
+  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
+  return model.shape().kv_bytes_per_token(bits);
+}
+
+void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
+                  const std::string& path) {
+  const double bytes =
+      kv_token_bytes(model) * static_cast<double>(engine.kv_blocks * engine.engine.block_size);
+  if (bytes <= workers::machine_memory_bytes()) return;
+  refuse(ErrorCode::out_of_range, path,
+         "{} KV blocks of {} tokens take {}, this machine has {}; give kv_blocks", engine.kv_blocks,
+         engine.engine.block_size, format_bytes(bytes),
+         format_bytes(workers::machine_memory_bytes()));
+}
+
+}  // namespace
+
+serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model,
+                           const std::string& path) {
+  const auto no = [&](const std::string& what) {
+    refuse(ErrorCode::unsupported, path, "{}", what);
+  };
+  if (deployment.replicas.size() != 1) {
+    no(fmt::format("the deployment has {} engines, and one runs in this process",
+                   deployment.replicas.size()));
+  }
+  serving::Replica engine = deployment.replicas.front();
+  if (engine.role != serving::Role::mixed) no("an engine that reads or decodes alone");
+  if (engine.from_s > 0 || engine.until_s) no("an engine that comes or goes");
+  const auto& speculative = engine.engine.speculative;
+  if (speculative && speculative->method != serving::DraftMethod::ngram) {
+    no(fmt::format("speculation by {}; ngram runs", name_of(speculative->method)));
+  }
+  const std::int64_t context = model.shape().max_context_tokens;
+  std::int64_t& most = engine.engine.max_model_len;
+  if (most > context) {
+    refuse(ErrorCode::out_of_range, path,
+           "max_model_len is {} tokens, the context of {} has {}; give max_model_len = {}", most,
+           model.shape().name, context, context);
+  }
+  if (most == 0) most = context;
+  check_memory(engine, model, path);
+  return engine;
+}
+
+serving::BlockManager::Options named_kv_options(const serving::Replica& engine) {
+  serving::BlockManager::Options kv = serving::kv_options(engine);
+  kv.named = true;
+  return kv;
+}
+
+LocalExecutor::Options executor_options_of(const serving::Replica& engine,
+                                           const std::vector<std::int32_t>& stop_tokens) {
+  const auto& speculative = engine.engine.speculative;
+  return {.kv_blocks = engine.kv_blocks,
+          .block_size = engine.engine.block_size,
+          .stop_tokens = {stop_tokens.begin(), stop_tokens.end()},
+          .num_drafts = speculative ? speculative->num_tokens : 0};
+}
+
+}  // namespace tessera::run
