@@ -7,8 +7,8 @@ build_packages=(
 )
 # What runs models: Unicode and SentencePiece, for tokenizers. What runs them on GPUs: LibTorch.
 tokenizer_packages=(libicu-dev libsentencepiece-dev)
-# What runs plans: sockets, and MACs of who takes part.
-runtime_packages=(libboost1.81-dev libsodium-dev)
+# What runs plans and serves: sockets, MACs of who takes part, and text for Prometheus.
+runtime_packages=(libboost1.81-dev libsodium-dev prometheus-cpp-dev)
 models_packages=(libtorch-dev "${tokenizer_packages[@]}" "${runtime_packages[@]}")
 # rsvg-convert, which makes the PDF and PNG files of plots and pictures.
 pictures_packages=(librsvg2-bin fonts-dejavu-core)

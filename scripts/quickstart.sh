@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a bare machine to a printed plan: installs what is missing, builds Release into build/release, runs a script.
 #   bash scripts/quickstart.sh [--models] [script.lua [ARGS]]     default: experiments/examples/01_first_plan.lua
-# With --models also what runs language models: LibTorch, ICU, SentencePiece, Boost and libsodium, 137 MB of packages.
+# With --models also what runs language models: LibTorch, ICU, SentencePiece, Boost, libsodium and prometheus-cpp, 139 MB of packages.
 set -euo pipefail
 called_from=$PWD
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -42,6 +42,10 @@ return {
   ["engine/run/local"] = { "engine/run/live" },
   ["engine/run/master"] = { "engine/run/live", "engine/run/stage", "engine/run/wire" },
   ["engine/run/module"] = { "engine/run/local", "engine/run/master" },
+  ["engine/chat"] = { "engine/core", "engine/weights" },
+  ["engine/http"] = {
+    "engine/chat", "engine/core", "engine/lm", "engine/run", "engine/serving", "engine/workers", "kernels",
+  },
   ["engine/torch"] = {
     "engine/core", "engine/linear", "engine/lm", "engine/quant", "engine/run", "engine/weights", "kernels",
   },

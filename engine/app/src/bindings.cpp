@@ -2,6 +2,7 @@
 
 #include "cost_lua.h"
 #include "host.h"
+#include "http_lua.h"
 #include "indicator_lua.h"
 #include "lm_lua.h"
 #include "measure_lua.h"
@@ -26,6 +27,7 @@ void open_bindings(lua_State* L, core_lua::Environment& environment, workers::Ch
   lm_lua::register_lm(L);
   profile_lua::register_profile(L);
   run_lua::register_run(L);
+  http_lua::register_http(L);
   serving_lua::register_serving(L);
   solver_lua::register_solver(L);
   results_lua::register_results(L);

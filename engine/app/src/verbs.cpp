@@ -28,6 +28,8 @@ const std::vector<LuaVerb>& lua_verbs() {
        generate_verb_options()},
       {"execute", "tessera.cli.execute", "PLAN",
        "run a plan: its stages as processes, prompts in its batches", execute_verb_options()},
+      {"serve", "tessera.cli.serve", "MODEL", "a model behind OpenAI's HTTP interface",
+       serve_verb_options()},
       {"stage", "tessera.cli.stage", "", "a worker of a run that another process leads",
        stage_verb_options()},
       {"quality", "tessera.cli.quality", "MODEL", "perplexity of a model at any bitwidths",

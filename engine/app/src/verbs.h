@@ -46,6 +46,7 @@ const OptionTable& plan_options();
 const OptionTable& indicator_verb_options();
 const OptionTable& generate_verb_options();
 const OptionTable& execute_verb_options();
+const OptionTable& serve_verb_options();
 const OptionTable& stage_verb_options();
 const OptionTable& quality_verb_options();
 const OptionTable& bench_verb_options();

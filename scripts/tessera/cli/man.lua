@@ -33,6 +33,7 @@ local pages = {
   { "strategies", "A fast and a slow GPU: three strategies, and the best plan", { own .. "strategies.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
+  { "serve", "A model behind OpenAI's HTTP interface", { own .. "serve.md" } },
   { "execute", "Running a plan: stages as processes, faults, other machines", { own .. "execute.md" } },
   { "language_models", "Running a model on disk: bitwidths, texts, speed, quality", { own .. "language_models.md" } },
   { "units", "Words, units and indices", { own .. "units.md" } },

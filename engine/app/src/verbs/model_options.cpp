@@ -1,8 +1,10 @@
-// Verbs that run models: `tessera generate`, `execute`, `stage`, `quality`, `bench`.
+// Verbs that run models: `tessera generate`, `serve`, `execute`, `stage`, `quality`, `bench`.
 
 #include <algorithm>
 #include <initializer_list>
 
+#include "engine_lua.h"
+#include "http_lua.h"
 #include "lm_lua.h"
 #include "quality_lua.h"
 #include "run_lua.h"
@@ -79,6 +81,40 @@ const OptionTable& stage_verb_options() {
   static const OptionTable table = [] {
     OptionTable t = run_lua::stage_options();
     t.name = "tessera stage";
+    return t;
+  }();
+  return table;
+}
+
+const OptionTable& serve_verb_options() {
+  static const OptionTable table = [] {
+    OptionTable t{"tessera serve",
+                  "A model, or the model of a saved plan at its bitwidths, behind OpenAI's HTTP "
+                  "interface, on the scheduler that ts.serve simulates (tessera man serve)",
+                  "",
+                  {}};
+    t.options.push_back(as_text("model", "Where the model of a plan lies"));
+    take(t, http_lua::server_options());
+    take(t, serving_lua::engine_options(),
+         {"gpu_memory_utilization", "runtime_version", "swap_bytes_per_s", "kv_cache_dtype",
+          "host"});
+    for (OptionSpec& option : t.options) {
+      if (option.name == "max_num_batched_tokens") option.default_text = "512";
+    }
+    t.options.push_back({.name = "speculative_method",
+                         .type = OptionType::text,
+                         .doc = "Drafts tokens, which a step verifies: ngram, from what the text "
+                                "has said before",
+                         .choices = {"ngram"}});
+    t.options.push_back({.name = "num_speculative_tokens",
+                         .type = OptionType::integer,
+                         .doc = "Drafted a step and request",
+                         .unit = "tokens",
+                         .default_text = "4",
+                         .min = 1,
+                         .max = 64});
+    take_model(t, {"rounding", "seed", "model"});
+    std::erase_if(t.options, [](const OptionSpec& option) { return option.name == "plan"; });
     return t;
   }();
   return table;

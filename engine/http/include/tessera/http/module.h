@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tessera/http/server_options.h"
+#include "tessera/lm/language_model.h"
+#include "tessera/serving/deployment.h"
+
+/// A model behind OpenAI's HTTP interface, on the scheduler that simulations have.
+namespace tessera::http {
+
+struct ServeRequest {
+  std::shared_ptr<const lm::LanguageModel> model;
+  serving::Replica engine;  ///< its kv_blocks are filled in
+  ServerOptions options;
+  std::string api_key = {};  ///< that clients show; empty: none
+  /// Told where it listens, once it does. The port is the one that was free where 0 was asked for.
+  std::function<void(const std::string& name, const std::string& host, std::int32_t port)>
+      on_listening = {};
+};
+
+/// What the shared module of the server offers: its packages stay off the program's way to its
+/// start.
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// What is wrong with a server before its model is loaded. @throws Error in one line: a port in
+  /// use, a key missing, a template that is not understood
+  virtual void check(const ServerOptions& options, bool has_key) const = 0;
+  /// Serves on this thread until SIGTERM or SIGINT have it end. @return what is to be told of an
+  /// end that was none of these; else ""
+  virtual std::string serve(const ServeRequest& request) const = 0;
+};
+
+inline constexpr const char* kModule = "tessera_http";
+inline constexpr const char* kModuleEntry = "tessera_http_module";
+using ModuleEntry = const Module*();
+
+/// Loads it at the first call, as lm::module() does. @throws as that
+const Module& module();
+
+}  // namespace tessera::http

@@ -1,0 +1,127 @@
+#include "http_lua.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core_lua.h"
+#include "engine_lua.h"
+#include "lm_lua.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/http/module.h"
+#include "tessera/lua_kit/function.h"
+#include "tessera/lua_kit/guard.h"
+#include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/record.h"
+#include "tessera/lua_kit/table.h"
+#include "tessera/lua_kit/value.h"
+#include "tessera/run/module.h"
+#include "tessera/workers/pool.h"
+
+namespace tessera::http_lua {
+namespace {
+
+constexpr double kMemoryShare = 0.25;  // of the machine's, for a KV cache that nobody sized
+
+http::ServerOptions options_at(lua_State* L, int index) {
+  const lua_kit::Options options(L, index, server_options(), "tessera serve");
+  http::ServerOptions read;
+  lua_kit::read_options(options, read);
+  return read;
+}
+
+/// A step whose time nobody asks for: the engine takes the machine's.
+struct NoCost final : serving::StepCost {
+  std::size_t num_stages() const override { return 1; }
+  serving::Ticks stage(const serving::StepLoad&, std::size_t) const override { return 0; }
+  std::optional<serving::DecodeLine> decode_line(std::int64_t, std::int64_t) const override {
+    return std::nullopt;
+  }
+};
+
+// As many blocks as all seats can use, within a share of the memory.
+std::int64_t usual_blocks(const serving::EngineOptions& engine, const lm::LanguageModel& model) {
+  const std::int64_t context =
+      engine.max_model_len > 0 ? engine.max_model_len : model.shape().max_context_tokens;
+  const std::int64_t blocks = (context + engine.block_size - 1) / engine.block_size;
+  const lm::LoadRequest& kept = model.request();
+  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
+  const double block_bytes =
+      model.shape().kv_bytes_per_token(bits) * static_cast<double>(engine.block_size);
+  const double fit = kMemoryShare * workers::machine_memory_bytes() / block_bytes;
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1,
+                                  blocks * std::min<std::int64_t>(engine.max_num_seqs, 64));
+}
+
+serving::Replica engine_at(lua_State* L, int index, const lm::LanguageModel& model) {
+  serving::Replica engine{.name = model.shape().name,
+                          .engine = serving_lua::engine_argument(L, index, "tessera serve"),
+                          .cost = std::make_shared<NoCost>()};
+  engine.kv_blocks = engine.engine.kv_blocks.value_or(usual_blocks(engine.engine, model));
+  return engine;
+}
+
+std::string key_of(const http::ServerOptions& options) {
+  if (!options.api_key_file.empty())
+    return run::module().read_secret(options.api_key_file, "api_key_file");
+  const char* key = std::getenv("TESSERA_API_KEY");
+  return key != nullptr ? key : "";
+}
+
+/// option_names(): of what says where it listens and what it takes of clients.
+int option_names(lua_State* L) {
+  std::vector<std::string> names;
+  for (const OptionSpec& option : server_options().options) names.emplace_back(option.name);
+  lua_kit::push_texts(L, names);
+  return 1;
+}
+
+/// check(options): raises what is wrong before anything is loaded.
+int check(lua_State* L) {
+  const http::ServerOptions options = options_at(L, 1);
+  http::module().check(options, !key_of(options).empty());
+  return 0;
+}
+
+/// serve(model, engine, options, on_listening): until it is told to end; why it ended
+/// otherwise, or "".
+int serve(lua_State* L) {
+  const auto loaded = lua_kit::check_object<lm_lua::LoadedModel>(L, 1, "tessera serve");
+  http::ServeRequest request{.model = loaded->model,
+                             .engine = engine_at(L, 2, *loaded->model),
+                             .options = options_at(L, 3)};
+  request.api_key = key_of(request.options);
+  auto function = std::make_shared<lua_kit::LuaFunction>(L, 4, "on_listening");
+  request.on_listening = [function, blocks = request.engine.kv_blocks,
+                          size = request.engine.engine.block_size](
+                             const std::string& name, const std::string& host, std::int32_t port) {
+    lua_State* state = function->state();
+    lua_kit::push_text(state, name);
+    lua_kit::push_text(state, host);
+    lua_kit::push_integer(state, port);
+    lua_kit::push_integer(state, blocks);
+    lua_kit::push_integer(state, size);
+    function->call(5, 0);
+  };
+  lua_kit::push_text(L, http::module().serve(request));
+  return 1;
+}
+
+}  // namespace
+
+const OptionTable& server_options() {
+  static const OptionTable table = lua_kit::option_table<http::ServerOptions>(
+      {"tessera serve", "A model behind OpenAI's HTTP interface.", "", {}});
+  return table;
+}
+
+void register_http(lua_State* L) {
+  lua_kit::register_module(L, "tessera.http",
+                           {{"check", lua_kit::guarded<check>},
+                            {"option_names", lua_kit::guarded<option_names>},
+                            {"serve", lua_kit::guarded<serve>}});
+}
+
+}  // namespace tessera::http_lua

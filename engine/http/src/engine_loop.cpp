@@ -1,0 +1,150 @@
+#include "engine_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/run/local_engine.h"
+#include "tessera/serving/engine_setup.h"
+
+namespace tessera::http {
+
+EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
+                       const serving::Replica& engine, std::function<void(News)> tell)
+    : engine_(engine),
+      tell_(std::move(tell)),
+      executor_(model, run::executor_options_of(engine_, model->tokens().stop_token_ids()), clock_),
+      live_(serving::EngineCore(serving::scheduler_of(engine_, run::named_kv_options(engine_)),
+                                serving::Ledger(log_, 0, false), {.with_tables = true}),
+            executor_, [this](std::int64_t id, const run::Session& session, run::Ending how) {
+              over(id, session, how);
+            }) {
+  executor_.on_tokens = [this](std::int64_t id, const run::Session& session, std::int64_t first) {
+    brought(id, session, first);
+  };
+  note_state();
+}
+
+void EngineLoop::submit(std::vector<Order> orders) {
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(orders, std::back_inserter(inbox_.orders));
+  came_.notify_one();
+}
+
+void EngineLoop::cancel(std::vector<std::int64_t> requests) {
+  const std::lock_guard lock(mutex_);
+  std::ranges::copy(requests, std::back_inserter(inbox_.cancels));
+  came_.notify_one();
+}
+
+void EngineLoop::stop() {
+  const std::lock_guard lock(mutex_);
+  inbox_.stops = true;
+  came_.notify_one();
+}
+
+EngineState EngineLoop::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void EngineLoop::run() {
+  while (wait()) take_moment();
+}
+
+// Until there is something to do; false where that is nothing any more.
+bool EngineLoop::wait() {
+  std::unique_lock lock(mutex_);
+  if (executor_.due() == serving::kNever) {
+    const serving::Ticks again = live_.core().decide_again();
+    const auto came = [this] { return !inbox_.empty(); };
+    if (again == serving::kNever) {
+      came_.wait(lock, came);
+    } else if (again > clock_.now()) {
+      came_.wait_for(lock, std::chrono::nanoseconds((again - clock_.now()) / 1000), came);
+    }
+  }
+  return !inbox_.stops;
+}
+
+void EngineLoop::take_moment() {
+  executor_.run();
+  clock_.wait_until(0);  // what was computed is done now
+  const serving::Ticks now = clock_.now();
+  live_.take_ends(now);
+  if (const std::string why = serving::why_circling(live_.core(), engine_); !why.empty())
+    refuse(ErrorCode::unsupported, "engine", "{}", why);
+  take_inbox(now);
+  live_.decide(now);
+  if (live_.core().decide_again() == serving::kNever) {
+    if (const std::string why = serving::why_stalled(live_.core(), engine_); !why.empty())
+      refuse(ErrorCode::unsupported, "engine", "{}", why);
+  }
+  note_state();
+  const auto oldest = std::ranges::min_element(prompts_, {}, [](const auto& p) { return p.first; });
+  live_.core().ledger().forget_before(oldest == prompts_.end() ? next_ : oldest->first);
+  if (news_.pieces.empty() && news_.ends.empty()) return;
+  tell_(std::exchange(news_, {}));
+}
+
+// Cancels first, as everywhere; of requests that came and left meanwhile they come second.
+void EngineLoop::take_inbox(serving::Ticks now) {
+  Inbox inbox;
+  {
+    const std::lock_guard lock(mutex_);
+    inbox = std::exchange(inbox_, {.stops = inbox_.stops});
+  }
+  std::vector<std::int64_t> late;
+  for (const std::int64_t id : inbox.cancels) {
+    if (!live_.cancel(id, now)) late.push_back(id);
+  }
+  for (Order& order : inbox.orders) {
+    const std::int64_t id = order.request;
+    next_ = std::max(next_, id + 1);
+    const run::Prompt& prompt = prompts_[id] = std::move(order.prompt);
+    serving::Sequence sequence;
+    sequence.request = id;
+    sequence.arrival = now;
+    sequence.max_tokens = prompt.max_tokens;
+    live_.core().ledger().record(id).arrival = now;
+    live_.submit(std::move(sequence), prompt, prompt.max_tokens, now, order.salt);
+  }
+  for (const std::int64_t id : late) live_.cancel(id, now);
+}
+
+void EngineLoop::brought(std::int64_t request, const run::Session& session, std::int64_t first) {
+  const auto from = static_cast<std::size_t>(first);
+  const auto tokens = session.answer().subspan(from);
+  News::Piece piece{.request = request, .tokens = {tokens.begin(), tokens.end()}};
+  if (session.prompt->num_top) {
+    const auto& all = session.log_probabilities;
+    piece.log_probabilities.assign(all.begin() + first, all.end());
+  }
+  news_.pieces.push_back(std::move(piece));
+}
+
+void EngineLoop::over(std::int64_t request, const run::Session& session, run::Ending how) {
+  news_.ends.push_back({.request = request,
+                        .how = how,
+                        .is_stopped = session.stop_reason == lm::StopReason::stop_token,
+                        .stop_token = session.stop_token,
+                        .record = live_.core().ledger().record(request)});
+  news_.ends.back().record.first_token = session.first_token;
+  news_.ends.back().record.last_token = session.last_token;
+  prompts_.erase(request);
+}
+
+void EngineLoop::note_state() {
+  const serving::Scheduler& scheduler = live_.core().scheduler();
+  const std::int64_t blocks = scheduler.kv().num_blocks();
+  const std::lock_guard lock(mutex_);
+  state_ = {.num_waiting = static_cast<std::int64_t>(scheduler.num_waiting()),
+            .num_running = scheduler.num_running(),
+            .kv_blocks = blocks,
+            .used_blocks = blocks - scheduler.kv().num_free(),
+            .counts = scheduler.counts()};
+}
+
+}  // namespace tessera::http

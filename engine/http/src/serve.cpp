@@ -1,0 +1,114 @@
+// A server from its address to its end.
+
+#include "serve.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "engine_loop.h"
+#include "http_server.h"
+#include "metrics.h"
+#include "service.h"
+#include "tessera/core/error.h"
+#include "tessera/core/files.h"
+#include "tessera/run/local_engine.h"
+
+namespace tessera::http {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+HttpServer::Limits limits_of(const ServerOptions& options) {
+  return {.max_body = static_cast<std::size_t>(options.max_body_mib * kMiB),
+          .max_connections = static_cast<std::size_t>(options.max_connections),
+          .request_timeout = HttpServer::Seconds(options.request_timeout_s)};
+}
+
+void check_key(const HttpServer& server, const ServerOptions& options, bool has_key) {
+  if (server.is_loopback() || has_key) return;
+  refuse("host",
+         "{} can be reached from other machines: give --api-key-file (or TESSERA_API_KEY), with "
+         "what clients have to show",
+         options.host);
+}
+
+std::optional<chat::ChatTemplate> own_template(const ServerOptions& options) {
+  if (options.chat_template.empty()) return std::nullopt;
+  return chat::ChatTemplate(read_file(options.chat_template, kMiB), options.chat_template);
+}
+
+Premises premises_of(const ServeRequest& request, const serving::Replica& engine) {
+  const lm::LanguageModel& model = *request.model;
+  const std::string& path = model.request().path;
+  Premises premises{.model = request.model, .name = request.options.served_model_name};
+  if (premises.name.empty())
+    premises.name = std::filesystem::weakly_canonical(path).filename().string();
+  premises.max_model_len = engine.engine.max_model_len;
+  premises.max_kv_tokens = engine.kv_tokens();
+  model.tokens();  // a folder without any is refused here
+  try {
+    const chat::ModelTemplate found = chat::template_of_model(path);
+    premises.special = found.special;
+    premises.chat_template = own_template(request.options);
+    if (!premises.chat_template) premises.chat_template.emplace(found.text, found.source);
+  } catch (const Error& error) {
+    if (!request.options.chat_template.empty()) throw;
+    premises.why_no_chat = "no chats: " + error.message();
+  }
+  return premises;
+}
+
+}  // namespace
+
+void check(const ServerOptions& options, bool has_key) {
+  const HttpServer server(options.host, options.port, limits_of(options));
+  check_key(server, options, has_key);
+  own_template(options);
+}
+
+std::string serve(const ServeRequest& request) {
+  HttpServer server(request.options.host, request.options.port, limits_of(request.options));
+  check_key(server, request.options, !request.api_key.empty());
+  serving::Deployment deployment;
+  deployment.replicas = {request.engine};
+  const serving::Replica replica = run::engine_of(deployment, *request.model, "tessera serve");
+  const Premises premises = premises_of(request, replica);
+  Metrics metrics(premises.name, replica.engine, replica.kv_blocks);
+  Service* told = nullptr;
+  EngineLoop engine(request.model, replica, [&](News news) {
+    server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
+  });
+  const bool is_open = !request.api_key.empty() || !server.is_loopback();
+  Service service(server, engine, premises, metrics,
+                  {.api_key = request.api_key,
+                   .listens_on = is_open ? "" : request.options.host,
+                   .max_unfinished = request.options.max_waiting + replica.engine.max_num_seqs});
+  told = &service;
+  std::string why;
+  int num_signals = 0;
+  const auto end = [&] {
+    const std::int64_t ended = service.fail_all(503, "the server was told to end");
+    if (ended > 0) why = fmt::format("{} requests were ended with an error", ended);
+    engine.stop();
+  };
+  server.on_signal([&] {
+    if (++num_signals > 1) return end();
+    service.drain([&] { engine.stop(); });
+    server.drain();
+    server.post_after(HttpServer::Seconds(request.options.shutdown_timeout_s), end);
+  });
+  server.start(service);
+  if (request.on_listening) request.on_listening(premises.name, server.address(), server.port());
+  try {
+    engine.run();
+  } catch (const std::exception& error) {
+    why = error.what();
+    server.post([&] { service.fail_all(500, why); });
+  }
+  server.stop();
+  return why;
+}
+
+}  // namespace tessera::http

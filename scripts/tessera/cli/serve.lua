@@ -1,0 +1,73 @@
+-- `tessera serve`: a model behind OpenAI's HTTP interface, until it is told to end.
+
+local core = require "tessera.core"
+local host = require "tessera.host"
+local http = require "tessera.http"
+local on_disk = require "tessera.cli.on_disk"
+local terminal = require "tessera.terminal"
+local ts = require "tessera"
+
+local M = {}
+
+-- The model's folder, and the plan where one was named.
+local function model_of(given)
+  local path = on_disk.path(given, "tessera serve", 1)
+  if not path:find "%.json$" then
+    if given.model then core.raise("usage", "it is for a plan; the model is named already", "--model") end
+    return path
+  end
+  if given.bitwidths then core.raise("usage", "the plan has bitwidths", "--bitwidths") end
+  if not given.model then core.raise("usage", "say where the model of the plan lies: --model DIR", "--model") end
+  return given.model, ts.load_plan(path)
+end
+
+local function default_of(name)
+  for _, option in ipairs(core.options_of "tessera serve") do
+    if option.name == name then return tonumber(option.default) end
+  end
+end
+
+-- What of the flags is of one of the library's tables.
+local function of_table(given, name, but)
+  local options = {}
+  for _, option in ipairs(core.options_of(name)) do
+    if not (but and but[option.name]) then options[option.name] = given[option.name] end
+  end
+  return options
+end
+
+local function engine_of(given)
+  local engine = of_table(given, "ts.engine", { host = true })
+  engine.max_num_batched_tokens = engine.max_num_batched_tokens or default_of "max_num_batched_tokens"
+  if given.num_speculative_tokens and not given.speculative_method then
+    core.raise("usage", "say how they are drafted: --speculative-method ngram", "--num-speculative-tokens")
+  end
+  if given.speculative_method then
+    engine.speculative = { method = given.speculative_method, acceptance = 0.5,
+      num_tokens = given.num_speculative_tokens or default_of "num_speculative_tokens" }
+  end
+  return engine
+end
+
+--- @param given table the flags; names: the model, or a plan
+function M.main(given)
+  local path, plan = model_of(given)
+  local options = {}
+  for _, name in ipairs(http.option_names()) do options[name] = given[name] end
+  http.check(options)
+  local model_options = on_disk.options(given, path, { seed = true, rounding = true })
+  model_options.plan = plan
+  local engine = ts.engine(engine_of(given))
+  local model = ts.language_model(model_options)
+  local why = http.serve(model, engine, options, function(name, address, port, blocks, size)
+    local text = ("%s\n%d KV blocks of %d tokens\n"):format(tostring(model), blocks, size)
+    terminal.err:write(host.wrapped("stderr", text))
+    terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
+    terminal.out:flush()
+  end)
+  if why == "" then return 0 end
+  terminal.err:write(host.wrapped("stderr", ("tessera serve: %s\n"):format(why)))
+  return 1
+end
+
+return M

@@ -1,0 +1,183 @@
+// `tessera serve` on a model that runs: what it says, how it ends, what it refuses before it
+// listens.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+
+#include "http_client.h"
+#include "program.h"
+
+namespace tessera::test::serve_program_test {
+namespace {
+
+using namespace http;
+using testing::HasSubstr;
+
+std::string model() {
+  return std::string(TESSERA_SOURCE_DIR) + "/datasets/language_models/grammar-opt-5m";
+}
+
+// A port that nobody has at this moment, and the socket that keeps it.
+class Port {
+ public:
+  Port() {
+    socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ::listen(socket_, 1);
+    socklen_t size = sizeof address;
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    number_ = ntohs(address.sin_port);
+  }
+  ~Port() { free(); }
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+  void free() {
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
+  std::int32_t number() const { return number_; }
+
+ private:
+  int socket_ = -1;
+  std::int32_t number_ = 0;
+};
+
+Answer ask(std::int32_t port, const std::string& request) {
+  Client client(port);
+  client.send(request);
+  return answer_of(client.receive_all());
+}
+
+/// A server, and what is done with it once it says that it serves; it is told to end afterwards.
+Process served(std::vector<std::string> flags,
+               const std::function<void(std::int32_t port, pid_t pid)>& use, bool ends = true) {
+  Port port;
+  port.free();
+  std::vector<std::string> words{"serve",     model(), "--port", std::to_string(port.number()),
+                                 "--threads", "1"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::thread user;
+  ProcessSetup setup;
+  setup.wait_for = "serving ";
+  setup.then = [&](pid_t pid) {
+    user = std::thread([&, pid] {
+      use(port.number(), pid);
+      if (ends) kill(pid, SIGTERM);
+    });
+  };
+  Process process = run_program(words, setup);
+  if (user.joinable()) user.join();
+  EXPECT_EQ(process.out,
+            fmt::format("serving grammar-opt-5m on http://127.0.0.1:{}\n", port.number()))
+      << process.err;
+  return process;
+}
+
+TEST(ServeProgram, SaysWhatGenerateSaysAndEndsWhenToldTo) {
+  const Process alone = run_program({"generate", model(), "the cat", "--max-tokens", "24",
+                                     "--temperature", "0", "--threads", "1", "--json"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const std::string text = Json::parse(alone.out)["text"].get<std::string>();
+  const Process p = served({"--kv-blocks", "200", "--scheduler", "sarathi"}, [&](auto port, pid_t) {
+    const Answer answer = ask(
+        port, post("/v1/completions", R"({"prompt":"the cat","max_tokens":24,"temperature":0})"));
+    EXPECT_EQ(answer.json()["choices"][0]["text"], text);
+    EXPECT_THAT(ask(port, get("/metrics")).body, HasSubstr("vllm:generation_tokens_total{"));
+    EXPECT_EQ(ask(port, get("/health")).status, 200);
+    const Answer chat =
+        ask(port, post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})"));
+    EXPECT_EQ(chat.status, 400);
+    EXPECT_THAT(chat.message(), HasSubstr("no chat template"));
+  });
+  EXPECT_EQ(p.status, 0) << p.err;
+}
+
+TEST(ServeProgram, EverySchedulerServesTheSameText) {
+  std::string first;
+  for (const char* scheduler : {"vllm_v1", "vllm_v0", "orca", "static", "sglang", "sarathi"}) {
+    served({"--scheduler", scheduler, "--kv-blocks", "60", "--speculative-method", "ngram"},
+           [&](auto port, pid_t) {
+             std::vector<std::string> texts(6);
+             std::vector<std::thread> clients;
+             for (std::size_t i = 0; i < texts.size(); ++i) {
+               clients.emplace_back([&, i] {
+                 texts[i] =
+                     ask(port, post("/v1/completions",
+                                    R"({"prompt":"the birds","max_tokens":40,"temperature":0})"))
+                         .json()["choices"][0]["text"]
+                         .template get<std::string>();
+               });
+             }
+             for (std::thread& client : clients) client.join();
+             if (first.empty()) first = texts[0];
+             for (const std::string& one : texts) EXPECT_EQ(one, first) << scheduler;
+           });
+  }
+  EXPECT_GT(first.size(), 20u);
+}
+
+TEST(ServeProgram, ASecondSignalEndsWhatIsUnderWay) {
+  std::string rest;
+  const Process p = served(
+      {"--max-num-seqs", "4"},
+      [&](auto port, pid_t pid) {
+        std::vector<std::unique_ptr<Client>> clients;
+        for (int i = 0; i < 40; ++i) {  // more than end before the second signal
+          clients.push_back(std::make_unique<Client>(port));
+          clients.back()->send(post(
+              "/v1/completions",
+              R"({"prompt":"go","max_tokens":240,"temperature":0,"ignore_eos":true,"stream":true})"));
+        }
+        clients[0]->receive(
+            [](const std::string& in) { return in.find("data:") != std::string::npos; });
+        kill(pid, SIGTERM);
+        while (ask(port, get("/health")).status != 503) {
+        }
+        kill(pid, SIGTERM);
+        rest = clients.back()->receive_all();
+      },
+      false);
+  EXPECT_EQ(p.status, 1);
+  EXPECT_THAT(p.err, HasSubstr("requests were ended with an error"));
+  EXPECT_THAT(rest, HasSubstr("\"error\""));
+}
+
+class ServeRefuses : public FolderTest {
+ protected:
+  void refuses(std::vector<std::string> words, const std::string& why, int status = 1) {
+    words.insert(words.begin(), "serve");
+    const Process p = run_program(words, {.environment = {{"TESSERA_API_KEY", ""}}});
+    EXPECT_EQ(p.out, "");
+    EXPECT_EQ(p.status, status) << p.err;
+    EXPECT_THAT(first_line(p.err), HasSubstr(why));
+  }
+};
+
+TEST_F(ServeRefuses, WhatMakesNoSenseBeforeItListens) {
+  const Port taken;
+  refuses({model(), "--port", std::to_string(taken.number())}, "Address already in use");
+  refuses({model(), "--port", "0", "--host", "0.0.0.0"}, "give --api-key-file");
+  refuses({model(), "--port", "0", "--host", "203.0.113.77"}, "cannot listen on 203.0.113.77");
+  refuses({model(), "--port", "0", "--kv-blocks", "900000000"}, "KV blocks of 16 tokens take");
+  refuses({model(), "--port", "0", "--max-model-len", "4096"}, "max_model_len is 4096");
+  refuses({model(), "--port", "0", "--scheduler", "quantum"}, "quantum");
+  refuses({model(), "--port", "70000"}, "port", 2);
+  refuses({model(), "--prot", "1"}, "--port", 2);
+  refuses({}, "name a model", 2);
+  refuses({model(), "--port", "0", "--chat-template", file("t.jinja", "{% include 'x' %}")},
+          "the statement 'include' is not understood");
+  const std::string key = file("key", "0123456789abcdef");
+  chmod(key.c_str(), 0644);
+  refuses({model(), "--port", "0", "--api-key-file", key}, "others may read");
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    file(std::string("bare/") + name, read(model() + "/" + name));
+  }
+  refuses({path("bare"), "--port", "0"}, "tokenizer");
+  refuses({path("nothing"), "--port", "0"}, "nothing");
+}
+
+}  // namespace
+}  // namespace tessera::test::serve_program_test
