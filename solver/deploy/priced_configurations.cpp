@@ -204,7 +204,7 @@ std::vector<std::int64_t> degrees_of(const ServingRequest& request, const Device
 bool copies_cache(const ModelShape& model, std::int64_t degree) {
   const auto& classes = model.layer_classes;
   return std::any_of(classes.begin(), classes.end(), [&](const LayerShape& layer) {
-    return layer.latent_width.has_value() || layer.num_kv_heads < degree;
+    return layer.attends() && (layer.latent_width.has_value() || layer.num_kv_heads < degree);
   });
 }
 

@@ -64,8 +64,10 @@ Knots context_knots(const ModelShape& model, std::int64_t first, std::int64_t ra
   Knots knots = {0, most};
   for (std::int64_t at = first; at < most; at *= ratio) knots.push_back(at);
   for (const LayerShape& layer : model.layer_classes) {
-    const std::int64_t seen = layer.attention_window.value_or(0) - 1;
-    if (seen > 0 && seen < most) knots.push_back(seen);
+    for (const std::int64_t seen :
+         {layer.attention_window.value_or(0) - 1, layer.index_tokens.value_or(0)}) {
+      if (seen > 0 && seen < most) knots.push_back(seen);
+    }
   }
   sort_out(knots);
   return knots;
@@ -190,7 +192,8 @@ class GroupPrices {
     std::vector<const Device*> by_heads;
     for (const std::size_t i : one_of_each_type(pricing_.context.cluster, members_)) {
       const Device& device = pricing_.context.device(i);
-      if (!shape.latent_width && attends_by_head(kernels, device)) by_heads.push_back(&device);
+      if (shape.attends() && !shape.latent_width && attends_by_head(kernels, device))
+        by_heads.push_back(&device);
     }
     const auto mixed = [&]() -> const Seconds& {
       if (by_heads.empty()) return decode_s;

@@ -22,9 +22,19 @@ describe("ts.model", function()
       name = "string", family = "string", num_layers = "integer", hidden_size = "integer", num_heads = "integer",
       num_kv_heads = "integer", head_dim = "integer", ffn_size = "integer", vocab_size = "integer",
       max_context_tokens = "integer", num_parameters = "integer", num_active_parameters = "integer",
-      layer_parameters = "integer", tied_embeddings = "boolean", source = "string",
-      checkpoint_kept = "list",
+      state_bytes_per_sequence = "number", layer_kinds = "string", layer_parameters = "integer",
+      tied_embeddings = "boolean", source = "string", checkpoint_kept = "list",
     })
+  end)
+
+  it("says what layers keep, and their kinds", function()
+    local m = ts.model "qwen3-next-80b-a3b"
+    assert.equal(12 * 2 * 2 * 256 * 2, m:kv_bytes_per_token())
+    assert.equal(36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2), m.state_bytes_per_sequence)
+    assert.equal("36 of gated delta net, experts; 12 of attention, experts", m.layer_kinds)
+    assert.matches("%(36 of gated delta net, .*; state 73.7 MiB a sequence%)", tostring(m))
+    assert.equal(0, ts.model "opt-30b".state_bytes_per_sequence)
+    assert.equal("", ts.model "opt-30b".layer_kinds)
   end)
 
   it("knows OPT-30b", function()

@@ -93,10 +93,10 @@ ModelShape model_at(std::filesystem::path file, const core_lua::Environment& env
     const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
     const std::filesystem::path config = folder / "config.json";
     if (!model.checkpoint && std::filesystem::exists(config, ignored))
-      note_folder(model, read_json_file(config.string()), folder);
+      note_folder(model, read_config_file(config.string()), folder);
     return model;
   }
-  const Json config = read_json_file(file.string());
+  const Json config = read_config_file(file.string());
   ModelShape model = model_from_json(config, file.string());
   if (file.filename() == "config.json") note_folder(model, config, file.parent_path());
   return model;
@@ -195,9 +195,20 @@ std::string checkpoint_words(const ModelShape& m) {
   return words;
 }
 
+// " (30 of gated delta net, experts; 10 of attention, experts; state 62.8 MiB a sequence)"
+std::string kinds_words(const ModelShape& m) {
+  const std::string kinds = m.layer_kinds();
+  std::vector<std::string> words;
+  if (!kinds.empty()) words.push_back(kinds);
+  if (m.has_state())
+    words.push_back("state " + format_bytes(m.state_bytes_per_sequence()) + " a sequence");
+  return words.empty() ? "" : " (" + join(words, "; ") + ")";
+}
+
 std::string summary(const ModelShape& m) {
   return fmt::format("model {}: {}, {} layers, {} parameters{}", m.name, m.family, m.num_layers,
-                     format_count(static_cast<double>(m.num_parameters())), checkpoint_words(m));
+                     format_count(static_cast<double>(m.num_parameters())),
+                     kinds_words(m) + checkpoint_words(m));
 }
 
 }  // namespace
@@ -249,7 +260,7 @@ int model_id(lua_State* L) {
 int stored_format(lua_State* L) {
   const std::string folder = lua_kit::check_text(L, 1, "folder");
   const auto config = std::filesystem::path(folder) / "config.json";
-  const StoredFormat found = tessera::stored_format(read_json_file(config.string()), folder);
+  const StoredFormat found = tessera::stored_format(read_config_file(config.string()), folder);
   found.format ? lua_kit::push_text(L, *found.format) : lua_pushnil(L);
   found.bits ? lua_pushnumber(L, *found.bits) : lua_pushnil(L);
   return 2;

@@ -175,6 +175,34 @@ Json read_json_file(const std::string& path, const JsonLimits& limits) {
   return parse_json(read_file(path, limits.max_bytes), path, limits);
 }
 
+Json parse_config(std::string_view text, const std::string& source) {
+  constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
+  std::string strict;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size();) {
+    if (in_text && text[i] == '\\' && i + 1 < text.size()) {
+      strict += text.substr(i, 2);
+      i += 2;
+      continue;
+    }
+    if (text[i] == '"') in_text = !in_text;
+    const auto word = std::find_if(std::begin(kWords), std::end(kWords), [&](auto known) {
+      return !in_text && text.substr(i, known.size()) == known;
+    });
+    if (word == std::end(kWords)) {
+      strict += text[i++];
+    } else {
+      strict += fmt::format("\"{}\"", *word);
+      i += word->size();
+    }
+  }
+  return parse_json(strict, source);
+}
+
+Json read_config_file(const std::string& path) {
+  return parse_config(read_file(path, JsonLimits{}.max_bytes), path);
+}
+
 JsonFields::JsonFields(const Json& object, std::string path)
     : object_(object), path_(std::move(path)) {
   if (!object_.is_object())

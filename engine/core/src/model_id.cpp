@@ -331,7 +331,7 @@ int distance_to(const std::string& known, const std::string& name, const ModelId
   return is_tuned_from(id.stem, own) ? kOther - static_cast<int>(own.size()) : kOther;
 }
 
-// Models that people name and no description here can say, by how their names begin.
+// Models that people name and that do not ship, by how their names begin.
 struct Beyond {
   std::string_view name;
   std::string_view model_type;
@@ -437,9 +437,12 @@ NamedModel find_model(const std::string& name, const DataFolders& folders) {
   }
   const Beyond* beyond = nearest.distance < kKinds * kTuned ? nullptr : beyond_of(found.id.stem);
   if (beyond != nullptr) {
+    const std::string reason = reason_not_understood(beyond->model_type);
     found.why_not =
-        fmt::format("{}, which no description here can say; the nearest that ships is {}",
-                    reason_not_understood(beyond->model_type), quote(beyond->nearest));
+        fmt::format("{}; the nearest that ships is {}",
+                    reason.empty() ? "its sizes do not ship, though its config.json is read"
+                                   : reason + ", which no description here can say",
+                    quote(beyond->nearest));
   } else if (nearest.names.size() == 1) {
     found.file = folders.find("models", nearest.names.front());
   } else {

@@ -6,6 +6,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/record_json.h"
+#include "tessera/core/text.h"
 
 namespace tessera {
 namespace {
@@ -57,7 +58,17 @@ void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
     refuse_shape(path("linears"),
                  fmt::format("an array of 1 to {} matrices belongs here", kMaxLinears));
   }
-  check_most(layer.num_kv_heads, kHeadsRange.low, layer.num_heads, path("num_kv_heads"));
+  check_most(layer.num_kv_heads, 0, layer.num_heads, path("num_kv_heads"));
+  if ((layer.num_heads > 0) != (layer.num_kv_heads > 0) ||
+      (layer.num_heads > 0) != (layer.head_dim > 0)) {
+    refuse_shape(path("num_kv_heads"),
+                 "attention has query heads, key and value heads, and a width of them; a layer "
+                 "without attention has 0 of each");
+  }
+  if ((layer.index_width && !layer.index_tokens) || (layer.index_tokens && !layer.latent_width)) {
+    refuse_shape(path("index_width"),
+                 "an indexer has an index_width and index_tokens beside a latent_width");
+  }
   if (layer.latent_width.has_value() != layer.rope_width.has_value()) {
     refuse_shape(path("latent_width"), "latent attention has a latent_width and a rope_width");
   }
@@ -78,6 +89,7 @@ void Fields<ModelShape>::check(const ModelShape& model, const FieldPath& at) {
   }
   double total = static_cast<double>(model.token_embedding_parameters) +
                  static_cast<double>(model.position_embedding_parameters) +
+                 static_cast<double>(model.layer_embedding_parameters) +
                  static_cast<double>(model.embedding_other_parameters) +
                  static_cast<double>(model.lm_head_parameters) +
                  static_cast<double>(model.final_other_parameters);
@@ -113,8 +125,46 @@ std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio) {
 }
 
 std::int64_t kv_values_per_token(const LayerShape& layer) {
-  if (layer.latent_width) return *layer.latent_width + *layer.rope_width;
-  return 2 * layer.num_kv_heads * layer.head_dim;
+  if (layer.shares_kv) return 0;
+  if (layer.latent_width)
+    return *layer.latent_width + *layer.rope_width + layer.index_width.value_or(0);
+  return layer.num_kv_heads * (layer.head_dim + layer.value_width());
+}
+
+double LayerState::bytes() const {
+  return static_cast<double>(recurrent_values) * static_cast<double>(recurrent_bits) / 8 +
+         static_cast<double>(convolution_values) * kFp16Bytes;
+}
+
+std::string kind_of(const LayerShape& layer) {
+  std::vector<std::string> mixers;
+  if (layer.attends()) {
+    std::string attention = "attention";
+    if (layer.latent_width) attention = "latent attention";
+    if (layer.index_tokens) attention += fmt::format(" to {} chosen tokens", *layer.index_tokens);
+    if (layer.attention_window) attention += fmt::format(" to {} tokens", *layer.attention_window);
+    if (layer.shares_kv) attention += " with shared keys";
+    mixers.push_back(attention);
+  }
+  if (layer.state) {
+    std::string name(name_of(layer.state->kind));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    mixers.push_back(name);
+  }
+  const auto ends_with = [&](std::string_view end) {
+    return std::any_of(layer.linears.begin(), layer.linears.end(),
+                       [&](const LinearShape& linear) { return linear.name.ends_with(end); });
+  };
+  const auto begins_with = [&](std::string_view start) {
+    return std::any_of(layer.linears.begin(), layer.linears.end(),
+                       [&](const LinearShape& linear) { return linear.name.starts_with(start); });
+  };
+  std::string kind = join(mixers, " beside ");
+  const char* feed_forward = begins_with("experts.")                      ? "experts"
+                             : ends_with("down_proj") || ends_with("fc2") ? "dense"
+                                                                          : "";
+  if (*feed_forward != '\0') kind += (kind.empty() ? "" : ", ") + std::string(feed_forward);
+  return kind;
 }
 
 double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
@@ -124,7 +174,8 @@ double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
 
 std::int64_t ModelShape::num_parameters() const {
   std::int64_t total = token_embedding_parameters + position_embedding_parameters +
-                       embedding_other_parameters + final_other_parameters;
+                       layer_embedding_parameters + embedding_other_parameters +
+                       final_other_parameters;
   // A tied head still owns its bias, where it has one.
   total += lm_head_parameters - (tied_embeddings ? token_embedding_parameters : 0);
   for (std::int64_t i = 0; i < num_layers; ++i) total += layer(i).parameters();
@@ -147,6 +198,32 @@ double ModelShape::kv_bytes_per_token(double kv_bitwidth) const {
     bytes += kv_cache_bytes(layer(i), 1, 1, kv_bitwidth);
   }
   return bytes;
+}
+
+double ModelShape::state_bytes_per_sequence() const {
+  double bytes = 0;
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    if (layer(i).state) bytes += layer(i).state->bytes();
+  }
+  return bytes;
+}
+
+std::string ModelShape::layer_kinds() const {
+  std::vector<std::pair<std::string, std::int64_t>> kinds;
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    const std::string kind = kind_of(layer(i));
+    const auto known =
+        std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == kind; });
+    if (known == kinds.end()) {
+      kinds.emplace_back(kind, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  if (kinds.size() < 2) return "";
+  std::vector<std::string> words;
+  for (const auto& [kind, number] : kinds) words.push_back(fmt::format("{} of {}", number, kind));
+  return join(words, "; ");
 }
 
 double ModelShape::layer_bytes(double bitwidth) const {

@@ -72,6 +72,7 @@ class HostAttender final : public Attender {
 
 LayerShape with_kv_heads(const LayerShape& layer, std::int64_t num_kv_heads) {
   LayerShape part = layer;
+  if (!layer.attends()) return part;
   part.num_heads = layer.num_heads / layer.num_kv_heads * num_kv_heads;
   part.num_kv_heads = num_kv_heads;
   return part;
@@ -88,6 +89,9 @@ LayerShape moved_of(const LayerShape& layer, double ratio) {
 
 std::optional<std::string> why_no_attention_elsewhere(const ModelShape& model) {
   for (const LayerShape& layer : model.layer_classes) {
+    if (!layer.attends() || layer.state) {
+      return fmt::format("{} has layers that keep a state, which stays on their stage", model.name);
+    }
     if (!layer.latent_width) continue;
     return fmt::format("{} has latent attention: its heads share one cache", model.name);
   }

@@ -38,11 +38,10 @@ std::vector<LinearShape> fused(const LayerShape& layer) {
 }
 
 double elementwise_bytes(const LayerShape& layer, double rows) {
-  double hidden = 0, ffn = 0, gates = 1;
+  // All kinds of layers begin with a matrix of the hidden state.
+  const double hidden = layer.linears.empty() ? 0 : count(layer.linears.front().in_features);
+  double ffn = 0, gates = 1;
   for (const LinearShape& linear : layer.linears) {
-    if (linear.name.ends_with("q_proj") || linear.name.ends_with("q_a_proj")) {
-      hidden = count(linear.in_features);
-    }
     if (linear.name.ends_with("gate_proj")) gates = 2;
     if (linear.name.ends_with("down_proj")) {
       ffn += count(linear.in_features) * linear.mean_active();
@@ -50,6 +49,27 @@ double elementwise_bytes(const LayerShape& layer, double rows) {
   }
   const double rotary = 2 * count(layer.head_dim) * count(layer.num_heads + layer.num_kv_heads);
   return rows * kFp16Bytes * ((4 + 6) * hidden + (1 + gates) * ffn + rotary);
+}
+
+bool is_of_state(const LinearShape& linear) {
+  for (const char* mixer : {"mamba.", "linear_attn.", "conv."}) {
+    if (linear.name.starts_with(mixer)) return true;
+  }
+  return false;
+}
+
+bool is_plain(const LayerShape& layer) {
+  return layer.attends() && !layer.latent_width && !layer.state && !layer.shares_kv &&
+         !layer.value_dim && !is_spread(layer);
+}
+
+std::int64_t num_halves(const LayerShape& layer) {
+  const bool mixes = layer.attends() || layer.state;
+  const bool feeds =
+      std::any_of(layer.linears.begin(), layer.linears.end(), [](const auto& linear) {
+        return linear.name.ends_with("down_proj") || linear.name.ends_with("fc2");
+      });
+  return mixes && feeds ? 2 : 1;
 }
 
 bool has_experts(const LayerShape& layer) {

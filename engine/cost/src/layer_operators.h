@@ -23,6 +23,17 @@ inline bool is_expert(const LinearShape& linear) {
   return linear.num_copies > 1 || linear.num_holders > 1;
 }
 bool has_experts(const LayerShape& layer);
+
+/// Whether a matrix belongs to what keeps a state.
+bool is_of_state(const LinearShape& linear);
+
+/// Whether it attends to keys and values of its own and mixes tokens by nothing else, as layers
+/// that are measured whole.
+bool is_plain(const LayerShape& layer);
+
+/// Halves of a layer, each of which ends in a sum over the devices of a group: what mixes tokens,
+/// and a feed-forward network.
+std::int64_t num_halves(const LayerShape& layer);
 /// Whether other devices hold experts of it too.
 bool is_spread(const LayerShape& layer);
 LayerShape without_experts(LayerShape layer);

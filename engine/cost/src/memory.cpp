@@ -187,12 +187,16 @@ double llm_pq_decode_bytes(const ModelShape& model, const Workload& workload) {
 
 double rotary_bytes(const ModelShape& model) {
   if (model.position_embedding_parameters > 0 || model.family == "bloom") return 0;
-  const LayerShape& layer = model.layer_classes.front();
-  return count(model.max_context_tokens) * count(layer.rope_width.value_or(layer.head_dim)) *
-         kFp16Bytes;
+  for (const LayerShape& layer : model.layer_classes) {
+    if (!layer.attends()) continue;
+    return count(model.max_context_tokens) * count(layer.rope_width.value_or(layer.head_dim)) *
+           kFp16Bytes;
+  }
+  return 0;
 }
 
 bool is_attention_matrix(const LinearShape& linear) {
+  if (is_of_state(linear)) return true;
   const std::string_view name(linear.name);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);
   for (const std::string_view known :
@@ -230,7 +234,11 @@ double attention_workspace_bytes(const LayerShape& layer, double rows, double sp
 double attention_bytes(const LayerShape& layer, double rows, double split_context,
                        double number_bytes) {
   const double query_width = count(layer.num_heads) * count(layer.head_dim);
-  return rows * (2 * query_width + 2 * kv_width(layer)) * number_bytes +
+  double state_width = 0;  // what the matrices of a state put out
+  for (const LinearShape& linear : layer.linears) {
+    if (is_of_state(linear)) state_width += count(linear.out_features);
+  }
+  return rows * (2 * query_width + 2 * kv_width(layer) + state_width) * number_bytes +
          attention_workspace_bytes(layer, rows, split_context);
 }
 
@@ -332,6 +340,8 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   if (query.preset != MemoryPreset::llm_pq && layer.attention_window) {
     tokens = std::min(tokens, count(*layer.attention_window));
   }
+  const double state = layer.state ? sequences * layer.state->bytes() : 0;
+  if (kv_values_per_token(layer) == 0) return state;
   double bitwidth = query.kv_bitwidth;
   if (query.preset == MemoryPreset::tessera) {
     bitwidth = query.kv_bitwidth == 16 ? 32 : query.kv_bitwidth + 32 / count(layer.head_dim);
@@ -339,7 +349,7 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   if (query.preset == MemoryPreset::llama_cpp && query.kv_bitwidth < 16) {
     bitwidth += kFp16Bytes * 8 / 32;  // Q8_0 and Q4_0 have one scale for 32 values
   }
-  return kv_cache_bytes(layer, sequences, tokens, bitwidth);
+  return state + kv_cache_bytes(layer, sequences, tokens, bitwidth);
 }
 
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {
@@ -351,7 +361,7 @@ double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQu
   if (is_first(place) && !in_file) {
     parameters += count(model.token_embedding_parameters) +
                   count(model.position_embedding_parameters) +
-                  count(model.embedding_other_parameters);
+                  count(model.layer_embedding_parameters) + count(model.embedding_other_parameters);
   }
   if (is_last(place)) {
     parameters += count(model.final_other_parameters) + count(model.lm_head_parameters);

@@ -130,6 +130,7 @@ class Profiled final : public ProfiledModel {
 
   Prediction attention_as_is(const LayerShape& shape, std::int32_t bitwidth,
                              std::int32_t kv_bitwidth, const LayerWork& work) const {
+    if (!shape.attends()) return roofline_->attention(shape, bitwidth, kv_bitwidth, work);
     const bool of_operators = has_products(bitwidth) && !layer_part(shape, bitwidth, work);
     if (kv_bitwidth == 8 && of_operators) return attention_op(shape, "fp8", work);
     auto price = measured_attention(shape, bitwidth, work);
@@ -285,8 +286,7 @@ class Profiled final : public ProfiledModel {
 
   const ProfilePart* layer_part(const LayerShape& shape, std::int32_t bitwidth,
                                 const LayerWork& work) const {
-    if (shape.latent_width || is_spread(shape)) return nullptr;
-    return profile_->find(layer_query(shape, bitwidth, work));
+    return is_plain(shape) ? profile_->find(layer_query(shape, bitwidth, work)) : nullptr;
   }
 
   /// Attention's share of what measured_layer says with 16-bit keys and values, or of what
@@ -373,7 +373,8 @@ class Profiled final : public ProfiledModel {
     PredictionSum sum;
     const double rows = rows_of(work);
     const bool experts_added = add_products(shape, bitwidth, rows, sum);
-    sum.add(attention_op(shape, kv_dtype, work));
+    if (shape.attends()) sum.add(attention_op(shape, kv_dtype, work));
+    if (shape.state) sum.add(unmeasured(state_work(shape, work.batch_size, work.tokens)));
     add_elementwise(experts_added ? without_experts(shape) : shape, rows, sum);
     return sum.result("operator");
   }
@@ -462,11 +463,15 @@ class Profiled final : public ProfiledModel {
                               const LayerWork& work) const {
     OpQuery query = latent_query(attention_query(shape, work, dtype_of(16)), shape);
     query.kv_dtype = kv_dtype;
-    if (const ProfilePart* part = profile_->find(query)) return predict(*part, query);
-    const AttentionWork attention =
-        attention_work(attention_shape(shape), kv_dtype.empty() ? 16 : 8, work.batch_size,
-                       work.tokens, work.context_tokens);
-    const double seconds = attention_rates(profile_->device, kernels_).seconds(attention);
+    const ProfilePart* part = shape.index_tokens ? nullptr : profile_->find(query);
+    if (part != nullptr) return predict(*part, query);
+    return unmeasured(attention_work(attention_shape(shape), kv_dtype.empty() ? 16 : 8,
+                                     work.batch_size, work.tokens, work.context_tokens));
+  }
+
+  /// By the rates of attention kernels, where nobody has published times by sizes.
+  Prediction unmeasured(const AttentionWork& work) const {
+    const double seconds = attention_rates(profile_->device, kernels_).seconds(work);
     return {{seconds, Provenance::modelled, std::nullopt}, "roofline", {}};
   }
 

@@ -90,7 +90,8 @@ class Roofline final : public LatencyModel {
   Prediction layer(const LayerShape& layer, std::int32_t bitwidth, std::int32_t kv_bitwidth,
                    const LayerWork& work) const override {
     check_work(work, kv_bitwidth);
-    const double seconds = products_s(layer, bitwidth, work, kernels_.layer_overhead_s);
+    const double seconds = products_s(layer, bitwidth, work, kernels_.layer_overhead_s) +
+                           attention_.seconds(state_work(layer, work.batch_size, work.tokens));
     return modelled(seconds + attention(layer, bitwidth, kv_bitwidth, work).seconds.value);
   }
 
@@ -115,9 +116,11 @@ class Roofline final : public LatencyModel {
     const double vocab = std::max(1.0, count(model.vocab_size));
     const double width = count(model.token_embedding_parameters) / vocab;
     const double positions = model.position_embedding_parameters > 0 ? 1 : 0;
+    const double layer_inputs = count(model.layer_embedding_parameters) / vocab;
     // One row of each table in, the hidden state out, and what projections or norms there are.
-    const double bytes = rows * (width + (1 + positions) * count(model.hidden_size)) * kFp16Bytes +
-                         count(model.embedding_other_parameters) * kFp16Bytes;
+    const double bytes =
+        rows * (width + layer_inputs + (1 + positions) * count(model.hidden_size)) * kFp16Bytes +
+        count(model.embedding_other_parameters) * kFp16Bytes;
     return modelled(bytes / kernel.bytes_per_s + kernel.rule->linear_overhead_s);
   }
 

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostDegree = 64;  // of those that a refusal proposes
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {
-  for (const char* name : {"o_proj", "out_proj", "down_proj", "fc2"}) {
+  for (const char* name : {"o_proj", "out_proj", "down_proj", "fc2", "mamba.x_proj"}) {
     if (linear.name.ends_with(name)) return true;
   }
   return false;
@@ -39,8 +39,14 @@ bool is_of_kv_heads(const LinearShape& linear) {
 // Different pieces of a matrix: devices beyond the KV heads hold copies of those, and all hold what
 // makes the latents.
 std::int64_t num_pieces(const LayerShape& layer, const LinearShape& linear, std::int64_t degree) {
-  if (linear.name.ends_with("q_a_proj") || linear.name.ends_with("kv_a_proj")) return 1;
-  return is_of_kv_heads(linear) ? std::min(degree, layer.num_kv_heads) : degree;
+  for (const char* whole : {"q_a_proj", "kv_a_proj", ".f_a_proj", ".g_a_proj"}) {
+    if (linear.name.ends_with(whole)) return 1;
+  }
+  for (const char* whole : {"indexer.", "latent.", "laurel.", "per_layer_input."}) {
+    if (linear.name.starts_with(whole)) return 1;
+  }
+  const bool by_kv_heads = is_of_kv_heads(linear) && !is_of_state(linear);
+  return by_kv_heads ? std::min(degree, layer.num_kv_heads) : degree;
 }
 
 /// Devices that a matrix is cut over.
@@ -56,7 +62,11 @@ std::string why_uneven(const ModelShape& model, std::int64_t group, const GroupS
   for (const LayerShape& layer : model.layer_classes) {
     const std::int64_t kv_heads = layer.num_kv_heads;
     if (layer.num_heads % degree != 0) return uneven("heads", layer.num_heads, degree);
-    if (kv_heads % degree != 0 && degree % kv_heads != 0) {
+    if (layer.state && layer.state->num_heads % degree != 0) {
+      return uneven("heads of the " + std::string(name_of(layer.state->kind)) + " state",
+                    layer.state->num_heads, degree);
+    }
+    if (layer.attends() && kv_heads % degree != 0 && degree % kv_heads != 0) {
       return uneven("KV heads", kv_heads, degree) + fmt::format(", nor {} by {}", degree, kv_heads);
     }
     for (LinearShape linear : layer.linears) {
@@ -97,9 +107,10 @@ class TensorParallel final : public LatencyModel {
     const bool apart = is_apart(layer);
     if (apart) held = without_experts(std::move(held));
     const Prediction time = member_->layer(held, bitwidth, kv_bitwidth, own);
-    if (!apart) return with_sums(time, bytes, 2);
+    const double sums = count(num_halves(layer));
+    if (!apart) return with_sums(time, bytes, sums);
     PredictionSum whole;
-    whole.add(with_sums(time, bytes, 2));
+    whole.add(with_sums(time, bytes, sums));
     whole.add(experts(layer, bitwidth, work));
     return whole.result(time.method);
   }
@@ -235,6 +246,12 @@ LayerShape shard(const LayerShape& layer, std::int64_t degree, const GroupSplit&
     linear.num_holders = split.expert_parallel;
   }
   degree /= split.attention_data_parallel;
+  if (part.state) {
+    part.state->num_heads /= degree;
+    part.state->recurrent_values /= degree;
+    part.state->convolution_values = ceil_div(part.state->convolution_values, degree);
+  }
+  if (!layer.attends()) return part;
   part.num_heads /= degree;
   part.num_kv_heads = std::max<std::int64_t>(1, layer.num_kv_heads / degree);
   return part;
@@ -247,7 +264,8 @@ ModelShape shard(const ModelShape& model, std::int64_t degree, const GroupSplit&
   part.ffn_size /= degree / split.expert_parallel;
   degree /= split.attention_data_parallel;
   part.num_heads /= degree;
-  part.num_kv_heads = std::max<std::int64_t>(1, model.num_kv_heads / degree);
+  if (model.num_kv_heads > 0)
+    part.num_kv_heads = std::max<std::int64_t>(1, model.num_kv_heads / degree);
   if (model.vocab_size > 0) {
     const std::int64_t width = model.token_embedding_parameters / model.vocab_size;
     part.vocab_size = ceil_div(model.vocab_size, degree);

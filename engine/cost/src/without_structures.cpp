@@ -40,6 +40,11 @@ void prune(LayerShape& layer, double ratio) {
 ModelShape without_structures(const ModelShape& model, double ratio) {
   ModelShape pruned = model;
   for (LayerShape& layer : pruned.layer_classes) {
+    if (!layer.attends() || layer.state) {
+      throw Error(ErrorCode::unsupported,
+                  model.name + " has layers with a state, of which no structures are taken out",
+                  "run");
+    }
     if (layer.latent_width) {
       throw Error(ErrorCode::unsupported,
                   model.name + " has latent attention, of which no structures are taken out",

@@ -5,6 +5,7 @@
 
 #include "counts.h"
 #include "expert_loads.h"
+#include "layer_operators.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
@@ -38,6 +39,13 @@ const std::vector<NamedTraits>& traits_table() {
 double rate_of(const Device& device, const std::string& dtype) {
   const auto it = device.flop_per_s.find(dtype);
   return it != device.flop_per_s.end() ? it->second : device.flop_per_s.at("fp16");
+}
+
+double index_heads(const LayerShape& layer) {
+  for (const LinearShape& linear : layer.linears) {
+    if (linear.name == "indexer.weights_proj") return count(linear.out_features);
+  }
+  return 0;
 }
 
 OpWork gemm_work(const Device& device, const OpQuery& q) {
@@ -78,7 +86,8 @@ OpWork layer_work(const Device& device, const OpQuery& q) {
   const double rows = q.batch_size * q.tokens;
   const AttentionWork attention =
       attention_work(attention_shape(layer), 16, q.batch_size, q.tokens, q.context_tokens);
-  OpWork work{attention.flop, attention.bytes, rate_of(device, "fp16")};
+  const AttentionWork state = state_work(layer, q.batch_size, q.tokens);
+  OpWork work{attention.flop + state.flop, attention.bytes + state.bytes, rate_of(device, "fp16")};
   for (const LinearShape& linear : layer.linears) {
     const double copies = std::min(count(linear.num_copies), rows * count(linear.num_active));
     work.flop += 2 * rows * count(linear.active_parameters());
@@ -108,7 +117,11 @@ AttentionShape attention_shape(const LayerShape& layer) {
           count(layer.head_dim),
           layer.attention_window ? count(*layer.attention_window) : 0,
           layer.latent_width ? count(*layer.latent_width) : 0,
-          layer.rope_width ? count(*layer.rope_width) : 0};
+          layer.rope_width ? count(*layer.rope_width) : 0,
+          count(layer.value_width()),
+          layer.index_width ? index_heads(layer) : 0,
+          layer.index_width ? count(*layer.index_width) : 0,
+          layer.index_tokens ? count(*layer.index_tokens) : 0};
 }
 
 AttentionRates attention_rates(const Device& device, const KernelSet& kernels) {
@@ -129,17 +142,36 @@ AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double
     pairs = causal_pairs(tokens, context_tokens, shape.window);
     visible = std::min(visible, std::max(shape.window - 1, 0.0));
   }
-  double flop = 4 * query_width * pairs;
-  double kv_values = 2 * shape.num_kv_heads * shape.head_dim;
+  const double value_dim = shape.value_dim > 0 ? shape.value_dim : shape.head_dim;
+  const double all_pairs = pairs;
+  if (shape.index_tokens > 0) {
+    pairs = causal_pairs(tokens, context_tokens, shape.index_tokens);
+    visible = std::min(visible, shape.index_tokens);
+  }
+  double flop = 2 * shape.num_heads * (shape.head_dim + value_dim) * pairs;
+  double kv_values = shape.num_kv_heads * (shape.head_dim + value_dim);
   if (shape.latent_width > 0) {
     const double made = 2 * query_width - 2 * shape.num_heads * shape.rope_width;  // per old token
     const double on_latents = 2 * shape.num_heads * (2 * shape.latent_width + shape.rope_width);
     flop = std::min(on_latents * pairs, flop + 2 * shape.latent_width * made * context_tokens);
     kv_values = shape.latent_width + shape.rope_width;
   }
+  flop += 2 * shape.index_heads * shape.index_width * all_pairs;
   const double kv_token_bytes = kv_values * kv_bits / 8;
-  return {flop * batch_size, batch_size * ((visible + 2 * tokens) * kv_token_bytes +
+  const double index_bytes = shape.index_width * (context_tokens + 2 * tokens) * kv_bits / 8;
+  return {flop * batch_size, batch_size * ((visible + 2 * tokens) * kv_token_bytes + index_bytes +
                                            2 * tokens * query_width * kFp16Bytes)};
+}
+
+AttentionWork state_work(const LayerShape& layer, double batch_size, double tokens) {
+  if (!layer.state) return {};
+  constexpr double kOperations = 6, kReadAndWritten = 2;
+  double channels = 0;
+  for (const LinearShape& linear : layer.linears) {
+    if (is_of_state(linear)) channels += count(linear.out_features);
+  }
+  return {kOperations * count(layer.state->recurrent_values) * batch_size * tokens,
+          batch_size * kReadAndWritten * (layer.state->bytes() + tokens * channels * kFp16Bytes)};
 }
 
 DtypeTraits dtype_traits(std::string_view dtype) {

@@ -22,7 +22,10 @@ double copies_touched(const LinearShape& linear, double rows);
 struct AttentionShape {
   double num_heads = 0, num_kv_heads = 0, head_dim = 0;
   double window = 0;                        ///< 0: all tokens
-  double latent_width = 0, rope_width = 0;  ///< of latent attention, which sees all tokens; 0: none
+  double latent_width = 0, rope_width = 0;  ///< of latent attention; 0: none
+  double value_dim = 0;                     ///< of a head
+  /// Of keys that choose index_tokens among all; 0: none.
+  double index_heads = 0, index_width = 0, index_tokens = 0;
 };
 AttentionShape attention_shape(const LayerShape& layer);
 
@@ -35,6 +38,12 @@ struct AttentionWork {
 /// every head that it makes of them, as prompts do: whichever is less arithmetic.
 AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double batch_size,
                              double tokens, double context_tokens);
+
+/// A state of fixed size, read and written once a pass for each sequence, updated and read for each
+/// token, and what its convolution and gates read and write between the matrices. Assumed from the
+/// recurrences (arXiv:2312.00752, 2405.21060, 2412.06464): six operations for each number of the
+/// state and token; nobody's measurement.
+AttentionWork state_work(const LayerShape& layer, double batch_size, double tokens);
 
 /// Rates of attention kernels on a device: shares of its peaks.
 struct AttentionRates {

@@ -50,12 +50,16 @@ TEST_P(ShippedModel, IsWholeAndConsistent) {
   EXPECT_THAT(model.source, HasSubstr("https://"));
   EXPECT_GT(model.num_parameters(), 0);
   EXPECT_LE(model.num_active_parameters(), model.num_parameters());
-  const std::vector<LinearShape>& linears = model.layer_classes.back().linears;
-  const bool experts = std::any_of(linears.begin(), linears.end(),
-                                   [](const LinearShape& linear) { return linear.num_copies > 1; });
+  bool experts = false;
+  for (const LayerShape& layer : model.layer_classes) {
+    experts = experts || std::any_of(layer.linears.begin(), layer.linears.end(),
+                                     [](const auto& linear) { return linear.num_copies > 1; });
+  }
   EXPECT_EQ(model.num_active_parameters() < model.num_parameters(), experts);
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    EXPECT_EQ(model.layer(i).num_heads % model.layer(i).num_kv_heads, 0);
+    const LayerShape& layer = model.layer(i);
+    EXPECT_EQ(layer.num_heads % std::max<std::int64_t>(layer.num_kv_heads, 1), 0);
+    EXPECT_FALSE(kind_of(layer).empty()) << i;
   }
 }
 
@@ -289,8 +293,42 @@ TEST(ModelShapes, FamiliesAreSortedAndShipped) {
   EXPECT_TRUE(std::is_sorted(families.begin(), families.end()));
   std::map<std::string, int> seen;
   for (const std::string& name : test::shipped_names()) ++seen[shipped(name).family];
-  // Counted by hand in model_configs_test: ConfigFamilies.
-  const std::set<std::string> not_shipped = {"helium", "hunyuan_v1_dense", "ministral", "qwen"};
+  // Counted in model_configs_test (ConfigFamilies) and layer_kinds_test.
+  const std::set<std::string> not_shipped = {"afmoe",
+                                             "bailing_moe",
+                                             "bailing_moe_v2",
+                                             "bamba",
+                                             "bitnet",
+                                             "cwm",
+                                             "exaone_moe",
+                                             "falcon_h1",
+                                             "falcon_mamba",
+                                             "flex_olmo",
+                                             "glm4_moe_lite",
+                                             "glm_moe_dsa",
+                                             "granitemoeshared",
+                                             "helium",
+                                             "hunyuan_v1_dense",
+                                             "hunyuan_v1_moe",
+                                             "internlm3",
+                                             "jais2",
+                                             "lfm2_moe",
+                                             "longcat_flash",
+                                             "mamba",
+                                             "mamba2",
+                                             "mimo_v2_flash",
+                                             "minicpm3",
+                                             "ministral",
+                                             "nemotron-nas",
+                                             "olmo_hybrid",
+                                             "persimmon",
+                                             "qwen",
+                                             "qwen3_5",
+                                             "recurrent_gemma",
+                                             "rwkv",
+                                             "solar_open",
+                                             "vaultgemma",
+                                             "youtu"};
   for (const std::string& family : families) {
     EXPECT_EQ(seen[family] == 0, not_shipped.contains(family)) << family;
   }

@@ -108,9 +108,16 @@ void check(const Prediction& price, double least, const std::string& what) {
 /// Attention is a part of each layer, in a group the member's own, and all that a context adds.
 void check_attention(const LatencyModel& group, const LatencyModel& alone, const KernelSet& kernels,
                      const Device& device, const ModelShape& model, std::int64_t degree) {
-  const LayerShape& layer = model.layer_classes.front();
+  const auto attends = [](const LayerShape& layer) { return layer.attends(); };
+  const auto& classes = model.layer_classes;
+  const LayerShape& layer = *std::find_if(classes.begin(), classes.end(), attends);
   const LayerShape member = shard(layer, degree);
   for (const std::int32_t bitwidth : kernels.bitwidths_on(device)) {
+    for (const LayerShape& other : classes) {
+      const LayerWork work{Phase::decode, 24, 1, 3000};
+      if (other.attends()) continue;
+      EXPECT_EQ(group.attention_s(other, bitwidth, 16, work), 0) << model.name;
+    }
     for (const LayerWork& first :
          {LayerWork{Phase::prefill, 1, 300, 0}, LayerWork{Phase::decode, 24, 1, 0}}) {
       SCOPED_TRACE(model.name + " on " + std::to_string(degree) + "x" + device.name + " " +
@@ -133,6 +140,12 @@ void check_attention(const LatencyModel& group, const LatencyModel& alone, const
       EXPECT_LT(at_8_bits_s, group.layer_s(layer, bitwidth, 8, later));
     }
   }
+}
+
+/// One after what mixes tokens, one after the feed-forward network; blocks of Nemotron-H are one.
+double sums_of(const LayerShape& layer) {
+  const std::string kind = kind_of(layer);
+  return kind == "dense" || kind == "experts" || kind.find(", ") == std::string::npos ? 1 : 2;
 }
 
 void check_combination(const Profile& profile, const KernelSet& kernels,
@@ -165,7 +178,7 @@ void check_combination(const Profile& profile, const KernelSet& kernels,
         const Prediction part = alone->layer(member, bitwidth, 16, work);
         const double hidden = static_cast<double>(layer.linears.front().in_features);
         const double sums =
-            2 * all_reduce_s(work.batch_size * work.tokens * hidden * 2, degree, link);
+            sums_of(layer) * all_reduce_s(work.batch_size * work.tokens * hidden * 2, degree, link);
         EXPECT_NEAR(price.seconds.value, part.seconds.value + sums, 1e-9 * price.seconds.value);
         EXPECT_EQ(price.outside, part.outside);
         if (has_experts(layer)) check_experts(*held, kernels, bitwidth, price, counts);

@@ -89,6 +89,10 @@ std::int64_t Config::size(Keys keys, SizeRange range, std::optional<std::int64_t
 
 bool Config::flag(const char* key, bool fallback) { return fields_.boolean(key, fallback); }
 
+double Config::number(const char* key, double low, double high, double fallback) {
+  return fields_.has(key) ? fields_.number(key, low, high) : fallback;
+}
+
 void Config::check_activation(Keys keys) {
   for (const char* key : keys) {
     if (!fields_.has(key)) continue;
@@ -103,66 +107,112 @@ void Config::check_activation(Keys keys) {
   }
 }
 
-std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) {
-  const Json* types = find("layer_types");
-  if (types == nullptr) return std::nullopt;
-  if (!types->is_array() || types->size() != static_cast<std::size_t>(num_layers)) {
-    fail("layer_types",
-         fmt::format("an array of {} names belongs here, one per layer", num_layers));
+std::optional<std::vector<std::string>> Config::layer_names(const char* key,
+                                                            std::int64_t num_layers, Names known) {
+  const Json* list = find(key);
+  if (list == nullptr) return std::nullopt;
+  if (!list->is_array() || list->size() != static_cast<std::size_t>(num_layers)) {
+    fail(key, fmt::format("an array of {} names belongs here, one per layer", num_layers));
   }
-  std::vector<bool> sliding;
-  for (const Json& type : *types) {
-    if (type != "full_attention" && type != "sliding_attention") {
-      fail("layer_types",
-           fmt::format("{} is not understood; known: full_attention, sliding_attention",
-                       shown(type)),
+  std::vector<std::string> names;
+  for (const Json& entry : *list) {
+    const std::string name = entry.is_string() ? entry.get<std::string>() : "";
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail(key,
+           fmt::format("{} is not understood; known: {}", shown(entry), fmt::join(known, ", ")),
            ErrorCode::unsupported);
     }
-    sliding.push_back(type == "sliding_attention");
+    names.push_back(name);
   }
+  return names;
+}
+
+std::optional<std::vector<std::int64_t>> Config::sizes(const char* key, SizeRange range) {
+  const Json* list = find(key);
+  if (list == nullptr) return std::nullopt;
+  std::vector<std::int64_t> found;
+  for (const double value : json_numbers(*list, path_ + ": " + key, static_cast<double>(range.low),
+                                         static_cast<double>(range.high))) {
+    if (std::floor(value) != value) fail(key, fmt::format("{} is no whole number", value));
+    found.push_back(static_cast<std::int64_t>(value));
+  }
+  return found;
+}
+
+std::vector<std::int64_t> Config::layer_sizes(Keys keys, std::int64_t num_layers, SizeRange range,
+                                              std::optional<std::int64_t> fallback) {
+  for (const char* key : keys) {
+    if (const Json* value = find(key); value == nullptr || !value->is_array()) continue;
+    auto list = *sizes(key, range);
+    if (list.size() != static_cast<std::size_t>(num_layers))
+      fail(key, fmt::format("{} numbers for {} layers", list.size(), num_layers));
+    return list;
+  }
+  return std::vector<std::int64_t>(static_cast<std::size_t>(num_layers),
+                                   size(keys, range, fallback));
+}
+
+std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) {
+  const auto names =
+      layer_names("layer_types", num_layers, {"full_attention", "sliding_attention"});
+  if (!names) return std::nullopt;
+  std::vector<bool> sliding;
+  for (const std::string& name : *names) sliding.push_back(name == "sliding_attention");
   return sliding;
 }
 
-void add_feed_forward(const LayerDesign& design, LayerShape& layer) {
-  const auto add = [&](const std::string& prefix, std::int64_t ffn, std::int64_t copies,
-                       std::int64_t active) {
-    const std::int64_t hidden = design.hidden_size;
-    if (design.gated_ffn)
-      layer.linears.push_back({prefix + "gate_proj", hidden, ffn, copies, active});
-    layer.linears.push_back({prefix + "up_proj", hidden, ffn, copies, active});
-    layer.linears.push_back({prefix + "down_proj", ffn, hidden, copies, active});
-  };
-  if (design.num_experts > 0) {
-    add("experts.", design.ffn_size, design.num_experts, design.num_active_experts);
-  } else {
-    add("", design.ffn_size, 1, 1);
-  }
-  if (design.shared_ffn_size > 0) add("shared_expert.", design.shared_ffn_size, 1, 1);
-}
-
-LayerShape make_layer(const LayerDesign& design) {
+void add_attention(const LayerDesign& design, LayerShape& layer) {
   const std::int64_t hidden = design.hidden_size;
   const std::int64_t query = design.num_heads * design.head_dim;
   const std::int64_t key = design.num_kv_heads * design.head_dim;
-  const std::int64_t ffn = design.ffn_size;
-
-  LayerShape layer;
+  const std::int64_t value_dim = design.value_dim.value_or(design.head_dim);
+  const std::int64_t value = design.num_kv_heads * value_dim;
   layer.num_heads = design.num_heads;
   layer.num_kv_heads = design.num_kv_heads;
   layer.head_dim = design.head_dim;
+  layer.value_dim = design.value_dim;
   layer.attention_window = design.attention_window;
-  layer.linears = {{"q_proj", hidden, query},
-                   {"k_proj", hidden, key},
-                   {"v_proj", hidden, key},
-                   {"o_proj", query, hidden}};
-  add_feed_forward(design, layer);
+  layer.shares_kv = design.shares_kv;
+  const std::int64_t gate = design.output_gate ? design.num_heads * value_dim : 0;
+  layer.linears.push_back({"q_proj", hidden, query + gate});
+  if (!design.shares_kv) layer.linears.push_back({"k_proj", hidden, key});
+  if (!design.shares_kv && !design.keys_are_values)
+    layer.linears.push_back({"v_proj", hidden, value});
+  layer.linears.push_back({"o_proj", design.num_heads * value_dim, hidden});
 
-  layer.other_parameters = design.norm_parameters;
-  if (design.qkv_bias) layer.other_parameters += query + 2 * key;
+  if (design.qkv_bias) {
+    for (const LinearShape& linear : layer.linears) {
+      if (linear.name != "o_proj") layer.other_parameters += linear.out_features;
+    }
+  }
   if (design.output_bias) layer.other_parameters += hidden;
+  if (design.qk_norm) layer.other_parameters += (design.shares_kv ? 1 : 2) * design.head_dim;
+}
+
+void add_feed_forward(const LayerDesign& design, LayerShape& layer) {
+  const std::int64_t hidden = design.hidden_size, ffn = design.ffn_size;
+  const auto add = [&](const std::string& prefix, std::int64_t width, std::int64_t copies,
+                       std::int64_t active) {
+    if (design.gated_ffn)
+      layer.linears.push_back({prefix + "gate_proj", hidden, width, copies, active});
+    layer.linears.push_back({prefix + "up_proj", hidden, width, copies, active});
+    layer.linears.push_back({prefix + "down_proj", width, hidden, copies, active});
+  };
+  if (design.num_experts > 0) {
+    add("experts.", ffn, design.num_experts, design.num_active_experts);
+  } else {
+    add("", ffn, 1, 1);
+  }
+  if (design.shared_ffn_size > 0) add("shared_expert.", design.shared_ffn_size, 1, 1);
   if (design.ffn_bias) layer.other_parameters += (design.gated_ffn ? 2 * ffn : ffn) + hidden;
-  if (design.qk_norm) layer.other_parameters += 2 * design.head_dim;
   layer.other_parameters += hidden * design.num_experts;  // the router
+}
+
+LayerShape make_layer(const LayerDesign& design) {
+  LayerShape layer;
+  add_attention(design, layer);
+  add_feed_forward(design, layer);
+  layer.other_parameters += design.norm_parameters;
   return layer;
 }
 

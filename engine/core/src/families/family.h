@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/core/error.h"
@@ -17,6 +18,8 @@ namespace tessera::hf {
 
 /// Spellings of one field; the config may write any, and those it writes must agree.
 using Keys = std::initializer_list<const char*>;
+/// Words that one field may say.
+using Names = std::initializer_list<std::string_view>;
 
 /// A config.json, read key by key; keys that nobody asks for are fine.
 class Config {
@@ -27,6 +30,7 @@ class Config {
   std::int64_t size(Keys keys, SizeRange range, std::optional<std::int64_t> fallback = {});
   std::optional<std::int64_t> optional_size(Keys keys, SizeRange range);
   bool flag(const char* key, bool fallback);
+  double number(const char* key, double low, double high, double fallback);
 
   /// The key is there, be it with the value null, which some classes tell apart from absence.
   bool written(const char* key) const { return object_.contains(key); }
@@ -36,6 +40,14 @@ class Config {
   /// Refuses names such as "swiglu", which say that the activation brings its own gate.
   void check_activation(Keys keys);
 
+  /// A list of one name per layer where it is written, each one of `known`.
+  std::optional<std::vector<std::string>> layer_names(const char* key, std::int64_t num_layers,
+                                                      Names known);
+  /// Whole numbers in a list where it is written.
+  std::optional<std::vector<std::int64_t>> sizes(const char* key, SizeRange range);
+  /// One number for all layers, or a list of one per layer.
+  std::vector<std::int64_t> layer_sizes(Keys keys, std::int64_t num_layers, SizeRange range,
+                                        std::optional<std::int64_t> fallback = {});
   /// `layer_types` where written; each entry true for sliding-window attention.
   std::optional<std::vector<bool>> sliding_layers(std::int64_t num_layers);
 
@@ -67,11 +79,16 @@ struct LayerDesign {
   std::int64_t num_experts = 0;  ///< 0: a dense feed-forward network without router
   std::int64_t num_active_experts = 0;
   std::int64_t shared_ffn_size = 0;  ///< of the experts that every token visits, as one; 0: none
-  std::optional<std::int64_t> attention_window;
+  std::optional<std::int64_t> attention_window = {};
+  std::optional<std::int64_t> value_dim = {};  ///< of a head, where it is not head_dim
+  bool output_gate = false;      ///< queries bring a gate of their width for the outputs
+  bool shares_kv = false;        ///< keys and values are an earlier layer's
+  bool keys_are_values = false;  ///< one projection makes both
 };
 LayerShape make_layer(const LayerDesign& design);
-/// Of make_layer all but the attention and what is FP16: appends the matrices of a feed-forward
-/// network or of experts.
+/// The two halves of it, for layers that have one alone or another mixer; norms that are no part of
+/// attention are neither's.
+void add_attention(const LayerDesign& design, LayerShape& layer);
 void add_feed_forward(const LayerDesign& design, LayerShape& layer);
 
 /// The sizes of `model` as the start of a design.
@@ -103,6 +120,9 @@ struct LlamaDefaults {
   std::optional<std::int64_t> vocab_size = {};  ///< absent: a required field
   /// Width of the feed-forward network over the hidden size; absent: a required field.
   std::optional<std::int64_t> ffn_ratio = {};
+  std::optional<std::int64_t> ffn_size = {};    ///< absent: a required field
+  std::optional<std::int64_t> num_layers = {};  ///< absent: a required field
+  bool listed_ffn_sizes = false;                ///< one per layer, which the reader has read
   bool stretches_context = true;  ///< by rope_scaling; false: what is written is the longest
 };
 /// The longest context where `tokens` are written and rope_scaling (or rope_parameters) stretches
@@ -116,23 +136,51 @@ void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape&
 LayerDesign llama_design(const ModelShape& model);
 
 // One reader per family; `model` comes with name, family and source set.
+void read_bamba(Config& config, ModelShape& model);
 void read_bloom(Config& config, ModelShape& model);
 void read_deepseek_v2(Config& config, ModelShape& model);
 void read_deepseek_v3(Config& config, ModelShape& model);
+void read_deepseek_v32(Config& config, ModelShape& model);
 void read_falcon(Config& config, ModelShape& model);
+void read_falcon_h1(Config& config, ModelShape& model);
+void read_falcon_mamba(Config& config, ModelShape& model);
 void read_gemma3(Config& config, ModelShape& model);
+void read_gemma3n(Config& config, ModelShape& model);
+void read_gemma4(Config& config, ModelShape& model);
 void read_glm4_moe(Config& config, ModelShape& model);
+void read_glm4_moe_lite(Config& config, ModelShape& model);
+void read_glm_moe_dsa(Config& config, ModelShape& model);
 void read_gpt2(Config& config, ModelShape& model);
 void read_gpt_neo(Config& config, ModelShape& model);
 void read_gpt_oss(Config& config, ModelShape& model);
 void read_gptj(Config& config, ModelShape& model);
+void read_granitemoehybrid(Config& config, ModelShape& model);
+void read_jamba(Config& config, ModelShape& model);
+void read_kimi_linear(Config& config, ModelShape& model);
+void read_latent_dense(Config& config, ModelShape& model);
+void read_longcat_flash(Config& config, ModelShape& model);
+void read_olmo_hybrid(Config& config, ModelShape& model);
+void read_hunyuan_v1_moe(Config& config, ModelShape& model);
+void read_recurrent_gemma(Config& config, ModelShape& model);
+void read_rwkv(Config& config, ModelShape& model);
+void read_lfm2(Config& config, ModelShape& model);
+void read_lfm2_moe(Config& config, ModelShape& model);
 void read_llama4(Config& config, ModelShape& model);
+void read_mamba(Config& config, ModelShape& model);
+void read_mamba2(Config& config, ModelShape& model);
+void read_mimo_v2_flash(Config& config, ModelShape& model);
+void read_minimax(Config& config, ModelShape& model);
 void read_mpt(Config& config, ModelShape& model);
+void read_nemotron_h(Config& config, ModelShape& model);
+void read_nemotron_nas(Config& config, ModelShape& model);
 void read_opt(Config& config, ModelShape& model);
 void read_qwen(Config& config, ModelShape& model);
 void read_qwen2(Config& config, ModelShape& model);
 void read_qwen2_moe(Config& config, ModelShape& model);
 void read_qwen3(Config& config, ModelShape& model);
+void read_qwen3_5(Config& config, ModelShape& model);
+void read_qwen3_5_moe(Config& config, ModelShape& model);
 void read_qwen3_moe(Config& config, ModelShape& model);
+void read_qwen3_next(Config& config, ModelShape& model);
 
 }  // namespace tessera::hf

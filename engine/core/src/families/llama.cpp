@@ -4,8 +4,8 @@
 namespace tessera::hf {
 
 void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape& model) {
-  model.num_layers =
-      config.size({"num_hidden_layers", "num_layers", "n_layer", "n_layers"}, kLayersRange);
+  model.num_layers = config.size({"num_hidden_layers", "num_layers", "n_layer", "n_layers"},
+                                 kLayersRange, defaults.num_layers);
   model.hidden_size = config.size({"hidden_size", "n_embd", "d_model"}, kSizeRange);
   model.num_heads = config.size({"num_attention_heads", "num_heads", "n_head", "n_heads"},
                                 kHeadsRange, defaults.num_heads);
@@ -22,10 +22,14 @@ void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape&
   } else {
     split_hidden_size(config, model);
   }
-  const auto ffn_size = config.optional_size({"intermediate_size", "n_inner"}, kSizeRange);
-  model.ffn_size = !ffn_size && defaults.ffn_ratio
-                       ? *defaults.ffn_ratio * model.hidden_size
-                       : config.size({"intermediate_size", "n_inner"}, kSizeRange);
+  if (defaults.listed_ffn_sizes) {
+    model.ffn_size = defaults.ffn_size.value_or(0);
+  } else {
+    const std::optional<std::int64_t> by_ratio =
+        defaults.ffn_ratio ? std::optional(*defaults.ffn_ratio * model.hidden_size) : std::nullopt;
+    model.ffn_size = config.size({"intermediate_size", "n_inner"}, kSizeRange,
+                                 by_ratio ? by_ratio : defaults.ffn_size);
+  }
   model.vocab_size = config.size({"vocab_size"}, kVocabRange, defaults.vocab_size);
   model.max_context_tokens = config.size({"max_position_embeddings", "n_positions", "max_seq_len"},
                                          kTokensRange, defaults.max_context_tokens);

@@ -34,6 +34,10 @@ void add_dense(Table& table) {
                       .qkv_bias = kAttentionBias,
                       .output_bias = kAttentionBias,
                       .qk_norm = QkNorm::head_width};
+  table["bitnet"] = {.sizes = {.max_context_tokens = 2048},
+                     .qkv_bias = kAttentionBias,
+                     .output_bias = kAttentionBias,
+                     .inner_norms = true};
   table["baichuan"] = {.sizes = {.max_context_tokens = 4096}};
   table["cohere"] = {.sizes = {.max_context_tokens = 8192, .tied_embeddings = true},
                      .norms = 1,
@@ -49,6 +53,10 @@ void add_dense(Table& table) {
                                   .tokens = 4096,
                                   .period = 4,
                                   .period_key = "sliding_window_pattern"}};
+  table["cwm"] = {
+      .sizes = {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = 128},
+      .windows = {
+          .key = "sliding_window", .tokens = 8192, .period = 4, .period_begins_full = true}};
   table["ernie4_5"] = {
       .sizes = {.max_context_tokens = 131072, .num_kv_heads = 2, .tied_embeddings = true},
       .qkv_bias = kUseBias,
@@ -92,6 +100,10 @@ void add_dense(Table& table) {
   table["internlm2"] = {.sizes = {.max_context_tokens = 2048},
                         .qkv_bias = {.key = "bias"},
                         .output_bias = {.key = "bias"}};
+  table["internlm3"] = {.sizes = {.max_context_tokens = 32768, .num_kv_heads = 2, .head_dim = 128},
+                        .qkv_bias = {.key = "qkv_bias"},
+                        .output_bias = {.key = "bias"},
+                        .ffn_bias = {.key = "bias"}};
   table["llama"] = {.sizes = {.max_context_tokens = 2048},
                     .qkv_bias = kAttentionBias,
                     .output_bias = kAttentionBias,
@@ -137,6 +149,8 @@ void add_dense(Table& table) {
                        .qkv_bias = {.key = "use_qkv_bias"},
                        .qk_norm = QkNorm::each_head,
                        .qk_norm_key = "qk_layernorm"};
+  table["vaultgemma"] = table["gemma2"];
+  table["vaultgemma"].norms = 2;
 }
 
 // GPT's descendants: no gate, LayerNorms with biases, many biases.
@@ -158,6 +172,18 @@ void add_ungated(Table& table) {
                        .qkv_bias = {.on = true, .key = "attention_bias"},
                        .output_bias = {.on = true, .key = "attention_bias"},
                        .ffn_bias = kAlways};
+  table["jais2"] = {.sizes = {.max_context_tokens = 8192},
+                    .gated = false,
+                    .norm_bias = kAlways,
+                    .qkv_bias = {.on = true, .key = "attention_bias"},
+                    .output_bias = {.on = true, .key = "attention_bias"},
+                    .ffn_bias = {.on = true, .key = "mlp_bias"}};
+  table["persimmon"] = table["gpt_neox"];
+  table["persimmon"].sizes.max_context_tokens = 16384;
+  table["persimmon"].qkv_bias = table["persimmon"].output_bias = kAlways;
+  table["persimmon"].qk_norm = QkNorm::head_width_and_bias;
+  table["persimmon"].qk_norm_key = "qk_layernorm";
+  table["persimmon"].qk_norm_unless_written = true;
   table["gpt_bigcode"] = {
       .sizes = {.max_context_tokens = 1024, .tied_embeddings = true, .ffn_ratio = 4},
       .gated = false,
@@ -178,6 +204,35 @@ void add_ungated(Table& table) {
 }
 
 void add_experts(Table& table) {
+  // Trinity
+  table["afmoe"] = {.sizes = {.max_context_tokens = 16384, .head_dim = 128},
+                    .norms = 4,
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .qk_norm = QkNorm::head_width,
+                    .output_gate = true,
+                    .windows = {.key = "sliding_window",
+                                .tokens = 1024,
+                                .period = 4,
+                                .period_key = "global_attn_every_n_layers"},
+                    .experts = {.total = "num_experts",
+                                .width = "moe_intermediate_size",
+                                .shared = "num_shared_experts",
+                                .first_dense = "num_dense_layers",
+                                .num_dense = 1,
+                                .router_bias = true}};
+  // Ling and Ring
+  table["bailing_moe"] = {.sizes = {.max_context_tokens = 2048},
+                          .qkv_bias = {.key = "use_qkv_bias"},
+                          .output_bias = kUseBias,
+                          .qk_norm = QkNorm::head_width,
+                          .qk_norm_key = "use_qk_norm",
+                          .experts = {.total = "num_experts",
+                                      .width = "moe_intermediate_size",
+                                      .shared = "num_shared_experts",
+                                      .first_dense = "first_k_dense_replace"}};
+  table["bailing_moe_v2"] = table["bailing_moe"];
+  table["bailing_moe_v2"].experts.router_bias = true;
   // DeepSeekMoE, whose attention is Llama's.
   table["deepseek"] = {.sizes = {.max_context_tokens = 2048},
                        .experts = {.total = "n_routed_experts",
@@ -202,10 +257,30 @@ void add_experts(Table& table) {
                                    .num_dense = 1,
                                    .step = "moe_layer_interval",
                                    .router_bias = true};
+  table["exaone_moe"] = {.sizes = {.max_context_tokens = 2048, .num_kv_heads = 32},
+                         .qk_norm = QkNorm::head_width,
+                         .windows = {.key = "sliding_window",
+                                     .tokens = 4096,
+                                     .period = 4,
+                                     .period_key = "sliding_window_pattern"},
+                         .experts = {.total = "num_experts",
+                                     .width = "moe_intermediate_size",
+                                     .shared = "num_shared_experts",
+                                     .num_shared = 1,
+                                     .first_dense = "first_k_dense_replace",
+                                     .num_dense = 1,
+                                     .router_bias = true}};
+  table["flex_olmo"] = {.sizes = {.max_context_tokens = 4096},
+                        .qkv_bias = kAttentionBias,
+                        .output_bias = kAttentionBias,
+                        .qk_norm = QkNorm::all_heads,
+                        .experts = {.total = "num_experts"}};
   table["granitemoe"] = {.sizes = {.max_context_tokens = 2048},
                          .qkv_bias = kAttentionBias,
                          .output_bias = kAttentionBias,
                          .experts = {.total = "num_local_experts"}};
+  table["granitemoeshared"] = table["granitemoe"];
+  table["granitemoeshared"].experts.shared_width = "shared_intermediate_size";
   table["minimax_m2"] = {
       .sizes = {.max_context_tokens = 196608, .num_kv_heads = 8, .head_dim = 128},
       .qk_norm = QkNorm::all_heads,
@@ -218,6 +293,17 @@ void add_experts(Table& table) {
                     .output_bias = kAttentionBias,
                     .qk_norm = QkNorm::all_heads,
                     .experts = {.total = "num_experts"}};
+  table["solar_open"] = {.sizes = {.max_context_tokens = 131072,
+                                   .num_kv_heads = 8,
+                                   .head_dim = 128,
+                                   .ffn_size = 10240},
+                         .qkv_bias = kAttentionBias,
+                         .experts = {.total = "n_routed_experts",
+                                     .width = "moe_intermediate_size",
+                                     .shared = "n_shared_experts",
+                                     .num_shared = 1,
+                                     .first_dense = "first_k_dense_replace",
+                                     .router_bias = true}};
   table["phimoe"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8},
                      .norm_bias = kAlways,
                      .qkv_bias = kAttentionBias,
@@ -229,7 +315,9 @@ void add_experts(Table& table) {
 
 std::int64_t qk_norm_parameters(Config& config, const Switches& switches,
                                 const LayerDesign& design) {
-  if (switches.qk_norm_key != nullptr && !config.flag(switches.qk_norm_key, false)) return 0;
+  if (switches.qk_norm_key != nullptr &&
+      !config.flag(switches.qk_norm_key, switches.qk_norm_unless_written))
+    return 0;
   switch (switches.qk_norm) {
     case QkNorm::none:
       return 0;
@@ -257,8 +345,8 @@ std::vector<std::optional<std::int64_t>> read_windows(Config& config, const Wind
   const auto sliding = config.sliding_layers(model.num_layers);
   std::vector<std::optional<std::int64_t>> found;
   for (std::size_t i = 0; i < num_layers; ++i) {
-    const bool slides =
-        sliding ? (*sliding)[i] : period == 0 || (static_cast<std::int64_t>(i) + 1) % period != 0;
+    const auto place = static_cast<std::int64_t>(i) + (windows.period_begins_full ? 0 : 1);
+    const bool slides = sliding ? (*sliding)[i] : period == 0 || place % period != 0;
     found.push_back(slides ? tokens : std::nullopt);
   }
   return found;
@@ -277,7 +365,9 @@ std::vector<bool> read_expert_layers(Config& config, const Experts& experts, Lay
       experts.shared == nullptr
           ? experts.num_shared
           : config.size({experts.shared}, kSharedExpertsRange, experts.num_shared);
-  design.shared_ffn_size = design.ffn_size * num_shared;
+  design.shared_ffn_size = experts.shared_width == nullptr
+                               ? design.ffn_size * num_shared
+                               : config.size({experts.shared_width}, {0, kSizeRange.high}, 0);
   const std::int64_t num_dense =
       experts.first_dense == nullptr
           ? experts.num_dense
@@ -321,6 +411,8 @@ void read_switches(Config& config, const Switches& switches, ModelShape& model) 
   dense.ffn_bias = is_on(config, switches.ffn_bias);
   const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0);
   dense.norm_parameters = num_norms * norm + qk_norm_parameters(config, switches, dense);
+  dense.output_gate = switches.output_gate;
+  if (switches.inner_norms) dense.norm_parameters += model.hidden_size + model.ffn_size;
   LayerDesign sparse = dense;
   const std::vector<bool> is_sparse = read_expert_layers(config, switches.experts, sparse, model);
   if (switches.experts.router_bias) sparse.norm_parameters += sparse.num_experts;

@@ -15,6 +15,7 @@ struct Windows {
   std::optional<std::int64_t> tokens = {};  ///< where the key is not written
   std::int64_t period = 0;  ///< every so many-th layer sees everything; 0: none does
   const char* period_key = nullptr;
+  bool period_begins_full = false;  ///< the first of a period sees everything, else the last
 };
 
 /// A feed-forward network of experts in all layers but the first few.
@@ -22,7 +23,8 @@ struct Experts {
   const char* total = nullptr;  ///< nullptr: no experts
   const char* active = "num_experts_per_tok";
   const char* width = "intermediate_size";
-  const char* shared = nullptr;  ///< experts of that width which every token visits
+  const char* shared = nullptr;        ///< experts of that width which every token visits
+  const char* shared_width = nullptr;  ///< of the network that every token visits
   std::int64_t num_shared = 0;
   const char* first_dense = nullptr;  ///< so many layers are dense
   std::int64_t num_dense = 0;
@@ -41,7 +43,10 @@ struct Switches {
   Switch learned_positions = {};
   Switch multi_query = {};  ///< one KV head, whatever else is written
   QkNorm qk_norm = QkNorm::none;
-  const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
+  const char* qk_norm_key = nullptr;  ///< where it is false there are none
+  bool qk_norm_unless_written = false;
+  bool output_gate = false;  ///< a matrix as wide as the queries
+  bool inner_norms = false;  ///< before the output of attention and of the feed-forward network
   Windows windows = {};
   Experts experts = {};
 };

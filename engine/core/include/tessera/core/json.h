@@ -25,6 +25,12 @@ Json parse_json(std::string_view text, const std::string& source, const JsonLimi
 /// read_file + parse_json.
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});
 
+/// JSON as Python writes it, which has Infinity, -Infinity and NaN: they become texts, which every
+/// reader of a number refuses by name.
+Json parse_config(std::string_view text, const std::string& source);
+/// read_file + parse_config: a config.json of Hugging Face.
+Json read_config_file(const std::string& path);
+
 /// One line, or `indent` blanks a level. (Every file that calls Json::dump itself compiles a
 /// serializer of its own.)
 /// @throws Error{invalid_argument} for text that is not UTF-8.

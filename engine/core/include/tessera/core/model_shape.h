@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/json_fwd.h"
 #include "tessera/core/record.h"
 #include "tessera/core/units.h"
@@ -59,7 +60,34 @@ struct KeptLinear {
   friend bool operator==(const KeptLinear&, const KeptLinear&) = default;
 };
 
+/// What mixes the tokens of a sequence through a state of fixed size, in place of keys and values
+/// of each token.
+enum class StateKind { short_convolution, mamba, mamba2, gated_delta_net, linear_attention };
+
+template <>
+inline constexpr auto kEnumNames<StateKind> =
+    enum_names<StateKind>({{StateKind::short_convolution, "short_convolution"},
+                           {StateKind::mamba, "mamba"},
+                           {StateKind::mamba2, "mamba2"},
+                           {StateKind::gated_delta_net, "gated_delta_net"},
+                           {StateKind::linear_attention, "linear_attention"}});
+
+/// What a layer keeps of a sequence however long it is.
+struct LayerState {
+  StateKind kind = StateKind::mamba2;
+  std::int64_t num_heads = 1;  ///< that devices of a group divide; channels where there are none
+  std::int64_t recurrent_values = 0;    ///< of the recurrence, as wide as its runtime computes it
+  std::int64_t convolution_values = 0;  ///< of inputs that a short convolution looks back on, FP16
+  std::int64_t recurrent_bits = 32;
+
+  double bytes() const;
+
+  friend bool operator==(const LayerState&, const LayerState&) = default;
+};
+
 /// A decoder layer, free of family names: matrices, attention geometry, and what stays in FP16.
+/// What mixes tokens is attention, where num_heads is not 0, a state, both side by side, or nothing
+/// in blocks that are a feed-forward network alone.
 struct LayerShape {
   std::vector<LinearShape> linears;
   std::int64_t num_heads = 0;
@@ -72,9 +100,17 @@ struct LayerShape {
   /// heads together, a vector of latent_width and a rotary key of rope_width, the last part of
   /// head_dim. Absent: keys and values of every KV head.
   std::optional<std::int64_t> latent_width, rope_width;
+  /// Keys that choose which tokens are attended to (DeepSeek-V3.2): kept per token beside the
+  /// latents, and the tokens that are chosen.
+  std::optional<std::int64_t> index_width, index_tokens;
+  std::optional<std::int64_t> value_dim;  ///< of a head, where it is not head_dim
+  bool shares_kv = false;  ///< attends to keys and values that an earlier layer keeps
+  std::optional<LayerState> state;
 
-  std::int64_t linear_parameters() const;         ///< all experts
-  std::int64_t active_linear_parameters() const;  ///< per token
+  bool attends() const { return num_heads > 0; }
+  std::int64_t value_width() const { return value_dim.value_or(head_dim); }  ///< of a head
+  std::int64_t linear_parameters() const;                                    ///< all experts
+  std::int64_t active_linear_parameters() const;                             ///< per token
   std::int64_t parameters() const { return linear_parameters() + other_parameters; }
 
   friend bool operator==(const LayerShape&, const LayerShape&) = default;
@@ -88,6 +124,10 @@ std::int64_t kv_values_per_token(const LayerShape& layer);
 
 /// Bytes of the keys and values that one layer keeps of `tokens` of each of `sequences`.
 double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens, double kv_bitwidth);
+
+/// What mixes its tokens, and its feed-forward network: "attention to all, experts",
+/// "gated delta net, dense".
+std::string kind_of(const LayerShape& layer);
 
 /// Architecture of a decoder-only transformer: everything that costs need, nothing about weights.
 struct ModelShape {
@@ -107,6 +147,7 @@ struct ModelShape {
 
   std::int64_t token_embedding_parameters = 0;     ///< vocab_size x embedding width
   std::int64_t position_embedding_parameters = 0;  ///< learned positions; 0 for rotary and ALiBi
+  std::int64_t layer_embedding_parameters = 0;  ///< tables of inputs that each layer gets by token
   std::int64_t embedding_other_parameters =
       0;  ///< projections into the hidden size, embedding norm
   std::int64_t lm_head_parameters =
@@ -133,6 +174,14 @@ struct ModelShape {
 
   /// Bytes that one token of one sequence adds to the KV cache over ALL layers, window or not.
   double kv_bytes_per_token(double kv_bitwidth) const;
+
+  /// Bytes that a sequence keeps over all layers however long it is.
+  double state_bytes_per_sequence() const;
+  bool has_state() const { return state_bytes_per_sequence() > 0; }
+
+  /// "30 of gated delta net, experts; 10 of attention to all, experts", in the order of the first
+  /// of each; "" where all layers are of one kind.
+  std::string layer_kinds() const;
 
   /// Bytes of the first decoder layer at `bitwidth`: matrices at that width, the rest in FP16, no
   /// quantisation metadata.
@@ -219,13 +268,29 @@ struct Fields<KeptLinear> {
 };
 
 template <>
+struct Fields<LayerState> {
+  static constexpr auto list =
+      std::tuple{field<&LayerState::kind>({.name = "kind", .doc = "What it is the state of"}),
+                 field<&LayerState::num_heads>(
+                     size_spec("num_heads", "Heads that devices of a group divide", kSizeRange)),
+                 field<&LayerState::recurrent_values>(
+                     size_spec("recurrent_values", "Numbers of the recurrence", kCountRange)),
+                 field<&LayerState::convolution_values>(size_spec(
+                     "convolution_values", "Inputs that a short convolution keeps", kCountRange)),
+                 field<&LayerState::recurrent_bits>(size_spec(
+                     "recurrent_bits", "Of a number of the recurrence", {8, 64}, "bits"))};
+};
+
+template <>
 struct Fields<LayerShape> {
   static constexpr auto list = std::tuple{
       field<&LayerShape::linears>({.name = "linears", .doc = "Matrices"}),
-      field<&LayerShape::num_heads>(size_spec("num_heads", "Query heads", kHeadsRange)),
+      field<&LayerShape::num_heads>(
+          size_spec("num_heads", "Query heads; 0 without attention", {0, kHeadsRange.high})),
       field<&LayerShape::num_kv_heads>(
-          size_spec("num_kv_heads", "Key and value heads", kHeadsRange)),
-      field<&LayerShape::head_dim>(size_spec("head_dim", "Width of a head", kHeadDimRange)),
+          size_spec("num_kv_heads", "Key and value heads", {0, kHeadsRange.high})),
+      field<&LayerShape::head_dim>(
+          size_spec("head_dim", "Width of a head", {0, kHeadDimRange.high})),
       field<&LayerShape::other_parameters>(
           size_spec("other_parameters", "Norms, biases, router", kCountRange)),
       field<&LayerShape::attention_window>({.name = "attention_window",
@@ -243,7 +308,29 @@ struct Fields<LayerShape> {
                                       .doc = "Rotary key beside it, part of head_dim",
                                       .min = kHeadDimRange.low,
                                       .max = kHeadDimRange.high,
-                                      .in_file = InFile::when_set})};
+                                      .in_file = InFile::when_set}),
+      field<&LayerShape::index_width>({.name = "index_width",
+                                       .doc = "Key by which an indexer chooses tokens",
+                                       .min = kHeadDimRange.low,
+                                       .max = kHeadDimRange.high,
+                                       .in_file = InFile::when_set}),
+      field<&LayerShape::index_tokens>({.name = "index_tokens",
+                                        .doc = "Tokens that it chooses",
+                                        .unit = "tokens",
+                                        .min = kTokensRange.low,
+                                        .max = kTokensRange.high,
+                                        .in_file = InFile::when_set}),
+      field<&LayerShape::value_dim>({.name = "value_dim",
+                                     .doc = "Width of a head's values where it is not its keys'",
+                                     .min = kHeadDimRange.low,
+                                     .max = kHeadDimRange.high,
+                                     .in_file = InFile::when_set}),
+      field<&LayerShape::shares_kv>(
+          {.name = "shares_kv",
+           .doc = "Attends to keys and values that an earlier layer keeps",
+           .in_file = InFile::when_set}),
+      field<&LayerShape::state>(
+          {.name = "state", .doc = "Of fixed size for a sequence", .in_file = InFile::when_set})};
   static void check(const LayerShape& layer, const FieldPath& path);
 };
 
@@ -254,11 +341,14 @@ struct Fields<ModelShape> {
       field<&ModelShape::family>({.name = "family", .doc = "Architecture family"}),
       field<&ModelShape::num_layers>(kNumLayersSpec),
       field<&ModelShape::hidden_size>(kHiddenSizeSpec),
-      field<&ModelShape::num_heads>(kNumHeadsSpec),
+      field<&ModelShape::num_heads>(
+          size_spec("num_heads", "Query heads; 0 without attention", {0, kHeadsRange.high})),
       field<&ModelShape::num_kv_heads>(
-          size_spec("num_kv_heads", "Key and value heads", kHeadsRange)),
-      field<&ModelShape::head_dim>(size_spec("head_dim", "Width of a head", kHeadDimRange)),
-      field<&ModelShape::ffn_size>(kFfnSizeSpec),
+          size_spec("num_kv_heads", "Key and value heads", {0, kHeadsRange.high})),
+      field<&ModelShape::head_dim>(
+          size_spec("head_dim", "Width of a head", {0, kHeadDimRange.high})),
+      field<&ModelShape::ffn_size>(size_spec(
+          "ffn_size", "Width of the feed-forward network (of one expert)", {0, kSizeRange.high})),
       field<&ModelShape::vocab_size>(kVocabSizeSpec),
       field<&ModelShape::max_context_tokens>(kMaxContextSpec),
       field<&ModelShape::num_parameters>(
@@ -267,6 +357,13 @@ struct Fields<ModelShape> {
           {.name = "num_active_parameters", .doc = "Parameters that one token passes through"}),
       field<&ModelShape::layer_parameters>(
           {.name = "layer_parameters", .doc = "Parameters of the first decoder layer"}),
+      field<&ModelShape::state_bytes_per_sequence>(
+          {.name = "state_bytes_per_sequence",
+           .doc = "Kept for a sequence however long it is: of convolutions and recurrences",
+           .unit = "bytes"}),
+      field<&ModelShape::layer_kinds>(
+          {.name = "layer_kinds",
+           .doc = "How many layers are of which kind; empty where all are alike"}),
       field<&ModelShape::layer_classes>(
           {.name = "layer_classes", .doc = "Distinct shapes of layers", .in_scripts = false}),
       field<&ModelShape::layer_class>(
@@ -275,6 +372,13 @@ struct Fields<ModelShape> {
           inner_size_spec("token_embedding_parameters", "Token embedding", kCountRange)),
       field<&ModelShape::position_embedding_parameters>(
           inner_size_spec("position_embedding_parameters", "Learned positions", kCountRange)),
+      field<&ModelShape::layer_embedding_parameters>(
+          {.name = "layer_embedding_parameters",
+           .doc = "Tables of inputs that each layer gets by token",
+           .min = 0,
+           .max = static_cast<double>(kMaxParameters),
+           .in_file = InFile::when_set,
+           .in_scripts = false}),
       field<&ModelShape::embedding_other_parameters>(inner_size_spec(
           "embedding_other_parameters", "Projection and norm of embeddings", kCountRange)),
       field<&ModelShape::lm_head_parameters>(

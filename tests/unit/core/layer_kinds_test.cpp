@@ -1,0 +1,284 @@
+// Layers that are not alike: what mixes their tokens, what they keep of a token and of a sequence.
+// Counts are those of transformers 5.24 for the same configuration, but for the numbers beside a
+// router that it calls buffers.
+#include <gmock/gmock.h>
+
+#include "model_files.h"
+#include "tessera/core/json.h"
+
+namespace tessera::layer_kinds_test {
+namespace {
+
+using test::error_of;
+using test::from_config;
+using test::shipped;
+using ::testing::HasSubstr;
+
+Json config(std::string_view text) { return parse_config(text, "config.json"); }
+
+Error refusal(const Json& json) {
+  return error_of([&] { from_config(json); });
+}
+
+struct Counted {
+  const char* config;
+  std::int64_t parameters, kv_bytes, state_bytes;
+};
+
+void PrintTo(const Counted& counted, std::ostream* out) {
+  *out << std::string_view(counted.config).substr(0, 40);
+}
+
+const Counted kCounted[] = {
+    // Mamba 2.8b, Falcon-Mamba 7B, Codestral Mamba
+    {R"({"model_type": "mamba", "hidden_size": 2560, "num_hidden_layers": 64, "vocab_size": 50280,
+         "time_step_rank": 160})",
+     2'768'345'600, 0, 64 * 5120 * (16 * 4 + 3 * 2)},
+    {R"({"model_type": "falcon_mamba", "hidden_size": 4096, "num_hidden_layers": 64,
+         "intermediate_size": 8192, "time_step_rank": 256, "vocab_size": 65024,
+         "tie_word_embeddings": false})",
+     7'272'665'088, 0, 64 * 8192 * (16 * 4 + 3 * 2)},
+    {R"({"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128,
+         "head_dim": 64, "n_groups": 8, "state_size": 128, "vocab_size": 32768,
+         "time_step_limit": [0.0, Infinity]})",
+     7'285'403'648, 0, 64 * (8192 * 128 * 4 + (8192 + 2 * 8 * 128) * 3 * 2)},
+    // Bamba 9B: three layers of attention, of 8 heads of 128
+    {R"({"model_type": "bamba", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+         "attn_layer_indices": [9, 18, 27], "mamba_n_heads": 128, "mamba_d_head": 64,
+         "mamba_d_state": 128, "mamba_n_groups": 1, "vocab_size": 128256})",
+     9'780'235'392, 3 * 2 * 1024 * 2, 29 * (8192 * 128 * 4 + (8192 + 2 * 128) * 3 * 2)},
+    // Both side by side in every layer
+    {R"({"model_type": "falcon_h1", "hidden_size": 3072, "num_hidden_layers": 44,
+         "num_attention_heads": 12, "num_key_value_heads": 2, "head_dim": 128,
+         "intermediate_size": 12288, "vocab_size": 130048, "mamba_d_ssm": 3072, "mamba_n_heads": 24,
+         "mamba_d_head": 128, "mamba_n_groups": 2, "mamba_d_state": 256})",
+     7'654'832'224, 44 * 2 * 256 * 2, 44 * (3072 * 256 * 4 + (3072 + 2 * 2 * 256) * 3 * 2)},
+    // LFM2 8B A1B
+    {R"({"model_type": "lfm2_moe", "hidden_size": 2048, "num_hidden_layers": 24,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 7168,
+         "moe_intermediate_size": 1792, "num_experts": 32, "num_experts_per_tok": 4,
+         "num_dense_layers": 2, "vocab_size": 65536, "conv_L_cache": 3,
+         "layer_types": ["conv", "conv", "full_attention", "conv", "conv", "conv", "full_attention",
+                         "conv", "conv", "conv", "full_attention", "conv", "conv", "conv",
+                         "full_attention", "conv", "conv", "conv", "full_attention", "conv", "conv",
+                         "full_attention", "conv", "conv"]})",
+     8'339'929'856, 6 * 2 * 512 * 2, 18 * 2048 * 2 * 2},
+    // Qwen3.5 27B
+    {R"({"model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64,
+         "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256,
+         "intermediate_size": 17408, "linear_num_value_heads": 48, "vocab_size": 248320})",
+     26'895'998'464, 16 * 2 * 1024 * 2,
+     48 * (48 * 128 * 128 * 4 + (2 * 16 * 128 + 48 * 128) * 3 * 2)},
+    // Gemma 4 31B: keys of layers that see everything are their values, and are kept as both
+    {R"({"model_type": "gemma4_text", "hidden_size": 5376, "num_hidden_layers": 60,
+         "num_attention_heads": 32, "num_key_value_heads": 16, "num_global_key_value_heads": 4,
+         "attention_k_eq_v": true, "intermediate_size": 21504, "hidden_size_per_layer_input": 0,
+         "sliding_window": 1024})",
+     30'697'345'280, (50 * 2 * 16 * 256 + 10 * 2 * 4 * 512) * 2, 0},
+    // GLM-4.7 Flash and GLM-5, of which transformers counts no numbers beside the routers
+    {R"({"model_type": "glm4_moe_lite", "hidden_size": 2048, "num_hidden_layers": 47,
+         "num_attention_heads": 20, "num_key_value_heads": 20, "intermediate_size": 10240,
+         "moe_intermediate_size": 1536, "n_routed_experts": 64, "num_experts_per_tok": 4,
+         "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "vocab_size": 154880})",
+     29'943'390'976 + 46 * 64, 47 * 576 * 2, 0},
+    {R"({"model_type": "glm_moe_dsa", "hidden_size": 6144, "num_hidden_layers": 78,
+         "num_attention_heads": 64, "num_key_value_heads": 64, "intermediate_size": 12288,
+         "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
+         "q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "index_n_heads": 32, "index_head_dim": 128, "index_topk": 2048,
+         "vocab_size": 154880})",
+     743'911'199'232 + 75 * 256, 78 * (576 + 128) * 2, 0},
+    // MiMo-V2 Flash: keys of 192, values of 128; 9 layers see everything, by 4 heads, 39 by 8
+    {R"({"model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 48,
+         "n_routed_experts": 256, "num_experts_per_tok": 8, "vocab_size": 152576})",
+     308'778'768'832, (9 * 4 + 39 * 8) * (192 + 128) * 2, 0},
+    // The defaults of classes whose layers are a row of switches or a short reader
+    {R"({"model_type": "afmoe", "vocab_size": 200192, "hidden_size": 2048,
+         "intermediate_size": 6144, "moe_intermediate_size": 1408, "num_hidden_layers": 32,
+         "num_dense_layers": 1, "num_attention_heads": 16, "num_key_value_heads": 16,
+         "head_dim": 128, "num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2,
+         "sliding_window": 1024})",
+     19'232'600'000, 262'144, 0},
+    {R"({"model_type": "bitnet", "vocab_size": 128256, "hidden_size": 2560,
+         "intermediate_size": 6912, "num_hidden_layers": 30, "num_attention_heads": 20,
+         "num_key_value_heads": 5})",
+     2'741'155'840, 76'800, 0},
+    {R"({"model_type": "cwm", "vocab_size": 128256, "hidden_size": 6144,
+         "intermediate_size": 21504, "num_hidden_layers": 64, "num_attention_heads": 48,
+         "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192})",
+     32'581'097'472, 262'144, 0},
+    {R"({"model_type": "exaone_moe", "vocab_size": 102400, "hidden_size": 4096,
+         "intermediate_size": 16384, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "sliding_window": 4096, "moe_intermediate_size": 1024,
+         "num_experts": 64, "num_experts_per_tok": 8, "num_shared_experts": 1})",
+     28'550'639'616 + 1'984, 524'288, 0},
+    {R"({"model_type": "flex_olmo", "vocab_size": 100352, "hidden_size": 4096,
+         "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "num_experts_per_tok": 5, "num_experts": 7})",
+     33'270'665'216, 524'288, 0},
+    {R"({"model_type": "granitemoeshared", "vocab_size": 32000, "hidden_size": 4096,
+         "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "num_local_experts": 8, "num_experts_per_tok": 2})",
+     37'039'116'288, 524'288, 0},
+    {R"({"model_type": "internlm3", "vocab_size": 128512, "hidden_size": 4096,
+         "intermediate_size": 10240, "num_hidden_layers": 48, "num_attention_heads": 32,
+         "num_key_value_heads": 2, "head_dim": 128})",
+     8'804'241'408, 49'152, 0},
+    {R"({"model_type": "jais2", "vocab_size": 150272, "hidden_size": 3328,
+         "intermediate_size": 26624, "num_hidden_layers": 32, "num_attention_heads": 26,
+         "num_key_value_heads": 26, "attention_bias": true, "mlp_bias": true, "head_dim": 128})",
+     8'090'401'280, 425'984, 0},
+    {R"({"model_type": "minicpm3", "vocab_size": 73448, "hidden_size": 2560,
+         "intermediate_size": 6400, "num_hidden_layers": 62, "num_attention_heads": 40,
+         "num_key_value_heads": 40, "tie_word_embeddings": true, "head_dim": 32,
+         "kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32,
+         "v_head_dim": 64})",
+     4'073'875'968, 35'712, 0},
+    {R"({"model_type": "olmo_hybrid", "vocab_size": 100352, "hidden_size": 3840,
+         "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 30,
+         "num_key_value_heads": 30, "linear_num_key_heads": 30, "linear_num_value_heads": 30,
+         "linear_key_head_dim": 96, "linear_value_head_dim": 192})",
+     7'430'870'688, 122'880, 54'743'040},
+    {R"({"model_type": "persimmon", "vocab_size": 262144, "hidden_size": 4096,
+         "intermediate_size": 16384, "num_hidden_layers": 36, "num_attention_heads": 64})",
+     9'397'175'296, 589'824, 0},
+    {R"({"model_type": "recurrent_gemma", "num_hidden_layers": 26, "vocab_size": 256000,
+         "hidden_size": 2560, "intermediate_size": 7680, "num_attention_heads": 10,
+         "lru_width": 2560, "num_key_value_heads": 10, "tie_word_embeddings": true,
+         "head_dim": 256})",
+     2'010'263'040, 81'920, 460'800},
+    {R"({"model_type": "rwkv", "vocab_size": 50277, "hidden_size": 4096, "num_hidden_layers": 32,
+         "attention_hidden_size": 4096, "intermediate_size": 16384})",
+     7'392'649'216, 0, 2'097'152},
+    {R"({"model_type": "solar_open", "vocab_size": 196608, "hidden_size": 4096,
+         "num_hidden_layers": 48, "num_attention_heads": 64, "num_key_value_heads": 8,
+         "moe_intermediate_size": 1280, "num_experts_per_tok": 8, "n_shared_experts": 1,
+         "n_routed_experts": 128, "head_dim": 128})",
+     102'651'793'408 + 6'144, 196'608, 0},
+    {R"({"model_type": "vaultgemma", "vocab_size": 256000, "hidden_size": 2304,
+         "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "head_dim": 256, "tie_word_embeddings": true,
+         "sliding_window": 4096})",
+     2'614'222'080, 106'496, 0},
+    {R"({"model_type": "youtu", "vocab_size": 128256, "hidden_size": 2048,
+         "intermediate_size": 6144, "num_hidden_layers": 32, "num_attention_heads": 16,
+         "num_key_value_heads": 16, "kv_lora_rank": 512, "q_lora_rank": 1536,
+         "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+         "tie_word_embeddings": true, "head_dim": 64})",
+     1'961'560'064, 36'864, 0},
+};
+
+class CountedModel : public ::testing::TestWithParam<Counted> {};
+INSTANTIATE_TEST_SUITE_P(Configs, CountedModel, ::testing::ValuesIn(kCounted));
+
+TEST_P(CountedModel, HasParametersKeysAndState) {
+  const ModelShape model = from_config(config(GetParam().config));
+  EXPECT_EQ(model.num_parameters(), GetParam().parameters);
+  EXPECT_EQ(model.kv_bytes_per_token(16), GetParam().kv_bytes);
+  EXPECT_EQ(model.state_bytes_per_sequence(), GetParam().state_bytes);
+  EXPECT_EQ(model_shape_from_json(to_json(model), "plan.json: model"), model);
+}
+
+TEST(LayerKinds, AreSaidOfModelsWhoseLayersAreNotAlike) {
+  EXPECT_EQ(shipped("qwen3-next-80b-a3b").layer_kinds(),
+            "36 of gated delta net, experts; 12 of attention, experts");
+  EXPECT_EQ(shipped("nemotron-h-56b").layer_kinds(), "54 of mamba2; 54 of dense; 10 of attention");
+  EXPECT_EQ(shipped("gemma-3n-e4b").layer_kinds(),
+            "16 of attention to 512 tokens, dense; 4 of attention, dense; 12 of attention to 512 "
+            "tokens with shared keys, dense; 3 of attention with shared keys, dense");
+  EXPECT_EQ(shipped("deepseek-v3.2").layer_kinds(),
+            "3 of latent attention to 2048 chosen tokens, dense; 58 of latent attention to 2048 "
+            "chosen tokens, experts");
+  EXPECT_EQ(shipped("llama-3-8b").layer_kinds(), "");
+  EXPECT_EQ(kind_of(shipped("llama-3-8b").layer(0)), "attention, dense");
+}
+
+// By hand: 36 layers of 32 matrices of 128 x 128 in FP32, and three inputs of a convolution over
+// the 8,192 channels of queries, keys and values; 12 layers of 2 heads of 256.
+TEST(LayerKinds, StateAndKeysOfQwen3Next) {
+  const ModelShape model = shipped("qwen3-next-80b-a3b");
+  EXPECT_EQ(model.state_bytes_per_sequence(), 36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2));
+  EXPECT_EQ(model.kv_bytes_per_token(16), 12 * 2 * 2 * 256 * 2);
+  EXPECT_EQ(model.kv_bytes_per_token(8), 12 * 2 * 2 * 256);
+  EXPECT_FALSE(model.layer(0).attends());
+  EXPECT_TRUE(model.layer(3).attends());
+  EXPECT_FALSE(model.layer(3).state.has_value());
+}
+
+TEST(LayerKinds, LayersThatShareKeysKeepNone) {
+  const ModelShape model = shipped("gemma-3n-e4b");
+  EXPECT_EQ(kv_values_per_token(model.layer(19)), 2 * 2 * 256);
+  EXPECT_EQ(kv_values_per_token(model.layer(20)), 0);
+  EXPECT_EQ(model.layer(20).num_kv_heads, 2);
+  EXPECT_EQ(model.layer(20).linears[1].name, "o_proj");
+  EXPECT_EQ(model.layer_embedding_parameters, std::int64_t{262144} * 35 * 256);
+}
+
+TEST(LayerKinds, BlocksThatASearchHasMade) {
+  const Json base = config(R"({"model_type": "nemotron-nas", "hidden_size": 8192,
+      "num_hidden_layers": 3, "num_attention_heads": 64, "num_key_value_heads": null,
+      "intermediate_size": null, "vocab_size": 128256, "max_position_embeddings": 131072,
+      "block_configs": [
+        {"attention": {"n_heads_in_group": 8, "no_op": false, "replace_with_linear": false},
+         "ffn": {"ffn_mult": 5.25, "no_op": false, "replace_with_linear": false}},
+        {"attention": {"n_heads_in_group": null, "no_op": true, "replace_with_linear": false},
+         "ffn": {"ffn_mult": 0.5, "no_op": false, "replace_with_linear": false}},
+        {"attention": {"n_heads_in_group": null, "no_op": false, "replace_with_linear": true},
+         "ffn": {"ffn_mult": 1.3125, "no_op": false, "replace_with_linear": false}}]})");
+  const ModelShape model = from_config(base);
+  EXPECT_EQ(model.kv_bytes_per_token(16), 2 * 8 * 128 * 2);
+  EXPECT_EQ(model.ffn_size, 28672);
+  EXPECT_FALSE(model.layer(1).attends());
+  EXPECT_EQ(model.layer(1).other_parameters, 8192);
+  EXPECT_EQ(model.layer(1).parameters(), 3 * 8192 * 2816 + 8192);
+  EXPECT_EQ(model.layer(2).parameters(), 8192 * 8192 + 3 * 8192 * 7168 + 2 * 8192);
+  Json short_of = base;
+  short_of["num_hidden_layers"] = 4;
+  EXPECT_THAT(refusal(short_of).what(), HasSubstr("an array of 4 blocks"));
+  Json nothing = base;
+  nothing["block_configs"][1]["ffn"]["no_op"] = true;
+  EXPECT_THAT(refusal(nothing).what(), HasSubstr("does nothing"));
+}
+
+TEST(LayerKinds, ListsThatDoNotFitAreRefusedByName) {
+  const auto changed = [](const char* name, const char* key, Json value) {
+    Json json = test::shipped_json(name).at("config");
+    json[key] = std::move(value);
+    return refusal(json);
+  };
+  EXPECT_THAT(changed("qwen3-next-80b-a3b", "layer_types", {"full_attention"}).what(),
+              HasSubstr("an array of 48 names"));
+  EXPECT_THAT(changed("nemotron-h-56b", "hybrid_override_pattern", "M-X").what(),
+              HasSubstr("M-X has letters that are not understood"));
+  EXPECT_THAT(changed("nemotron-h-56b", "num_hidden_layers", 117).what(),
+              HasSubstr("117 where 118 blocks are listed"));
+  EXPECT_THAT(changed("minimax-m1", "attn_type_list", {0, 1}).what(),
+              HasSubstr("2 entries for 80 layers"));
+  EXPECT_THAT(changed("gemma-3n-e4b", "intermediate_size", {16384}).what(),
+              HasSubstr("1 numbers for 35 layers"));
+  EXPECT_THAT(changed("granite-4.0-h-small", "mamba_d_head", 128).what(),
+              HasSubstr("128 heads of 128 are not the 8192 channels"));
+  EXPECT_THAT(changed("deepseek-v3.2", "index_topk", nullptr).what(), HasSubstr("index_topk"));
+  EXPECT_THAT(changed("kimi-linear-48b-a3b", "linear_attn_config", nullptr).what(),
+              HasSubstr("linear_attn_config"));
+  EXPECT_EQ(changed("gemma-4-26b-a4b", "use_bidirectional_attention", "all").code(),
+            ErrorCode::unsupported);
+}
+
+TEST(PythonJson, NumbersThatJsonLacksBecomeTexts) {
+  const Json json =
+      config(R"({"a": [0.0, Infinity, -Infinity], "b": NaN, "Infinity": "NaN, \"Infinity"})");
+  EXPECT_EQ(json.at("a").at(1), "Infinity");
+  EXPECT_EQ(json.at("a").at(2), "-Infinity");
+  EXPECT_EQ(json.at("b"), "NaN");
+  EXPECT_EQ(json.at("Infinity"), "NaN, \"Infinity");
+  EXPECT_THAT(refusal(config(R"({"model_type": "mamba", "num_hidden_layers": Infinity})")).what(),
+              HasSubstr("num_hidden_layers: 'Infinity' where an integer"));
+  EXPECT_THAT(error_of([] { parse_json("[Infinity]", "x"); }).what(), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of([] { config("[Infinit]"); }).what(), HasSubstr("not valid JSON"));
+}
+
+}  // namespace
+}  // namespace tessera::layer_kinds_test
