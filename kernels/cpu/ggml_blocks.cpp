@@ -48,10 +48,12 @@ void groups_of_32(const std::uint8_t* in, GgmlBlock* out) {
 /// Two halves of 128 codes; in each, column 32 * part + i has two bits of byte i.
 void add_pairs(const std::uint8_t* bytes, int shift, std::uint8_t* codes) {
   for (int half = 0; half < 2; ++half) {
-    for (int column = 0; column < 128; ++column) {
-      const int two = bytes[32 * half + column % 32] >> (column / 32 * 2) & 3;
-      std::uint8_t& code = codes[128 * half + column];
-      code = static_cast<std::uint8_t>(code | two << shift);
+    for (int part = 0; part < 4; ++part) {
+      std::uint8_t* to = codes + 128 * half + 32 * part;
+      for (int i = 0; i < 32; ++i) {
+        const int two = bytes[32 * half + i] >> (2 * part) & 3;
+        to[i] = static_cast<std::uint8_t>(to[i] | two << shift);
+      }
     }
   }
 }
@@ -237,6 +239,31 @@ void q8_k(const std::uint8_t* in, GgmlBlock* out) {
   for (int i = 0; i < kGgmlColumns; ++i) out->codes[i] = in[4 + i] ^ 0x80;
 }
 
+/// With the decoder and the sizes known beforehand compilers make one loop of vectors of it.
+template <void (*decode)(const std::uint8_t*, GgmlBlock*), int block_bytes, int columns>
+void decode_blocks(const std::uint8_t* in, std::int64_t num_blocks, const CodeFormat& format,
+                   std::int8_t* codes, float* scale, float* minimum) {
+  const auto groups = static_cast<int>(columns / format.group_size);
+  const bool has_minima = format.offset == Offset::minima;
+  const int zero = has_minima ? 0 : format.zero;
+  GgmlBlock block;
+  for (std::int64_t b = 0; b < num_blocks; ++b, in += block_bytes) {
+    decode(in, &block);
+    for (int i = 0; i < columns; ++i) codes[i] = static_cast<std::int8_t>(block.codes[i] - zero);
+    for (int g = 0; g < groups; ++g) scale[g] = block.scale[g];
+    if (has_minima)
+      for (int g = 0; g < groups; ++g) minimum[g] = block.minimum[g];
+    codes += columns;
+    scale += groups;
+    minimum += groups;
+  }
+}
+
+template <void (*decode)(const std::uint8_t*, GgmlBlock*), int block_bytes, int columns>
+constexpr GgmlFormat format(CodeFormat codes) {
+  return {block_bytes, columns, codes, decode, decode_blocks<decode, block_bytes, columns>};
+}
+
 constexpr CodeFormat with_zero(int bitwidth, int group_size, Real scales, int zero) {
   return {bitwidth, group_size, scales, Offset::zero, zero};
 }
@@ -254,32 +281,32 @@ const GgmlFormat* ggml_format(GgmlType type) {
                        kBelow64By16 = with_zero(8, 16, Real::f32, kZeroBelow64),
                        kTernary = with_zero(4, 32, Real::f16, 1);
   static constexpr GgmlFormat kFormats[] = {
-      {18, 32, with_zero(4, 32, Real::f16, 8), q4_0},
-      {20, 32, with_minima(4, 32, Real::f16), q4_1},
-      {22, 32, with_zero(8, 32, Real::f16, 16), q5_0},
-      {24, 32, with_minima(8, 32, Real::f16), q5_1},
-      {34, 32, with_zero(8, 32, Real::f16, kZeroOf8Bits), q8_0},
-      {84, 256, with_minima(4, 16, Real::f32), q2_k},
-      {110, 256, with_zero(4, 16, Real::f32, 4), q3_k},
-      {144, 256, with_minima(4, 32, Real::f32), q4_k},
-      {176, 256, with_minima(8, 32, Real::f32), q5_k},
-      {210, 256, with_zero(8, 16, Real::f32, 32), q6_k},
-      {292, 256, kBits8, q8_k},
-      {50, 256, kBelow16, iq1_s},
-      {56, 256, kBelow16By16, iq1_m},
-      {66, 256, kBelow64, iq2_xxs},
-      {74, 256, kBelow64By16, iq2_xs},
-      {82, 256, kBelow64By16, iq2_s},
-      {98, 256, kBelow64, iq3_xxs},
-      {110, 256, kBelow16, iq3_s},
-      {18, 32, with_zero(8, 32, Real::f16, kZeroOf8Bits), iq4_nl},
-      {136, 256, kBits8, iq4_xs},
-      {54, 256, kTernary, tq1_0},
-      {66, 256, kTernary, tq2_0},
-      {17, 32, kBelow16, mxfp4},
-      {36, 64, kBelow16By16, nvfp4},
-      {18, 128, kTernary, q1_0},
-      {18, 64, kTernary, q2_0}};
+      format<q4_0, 18, 32>(with_zero(4, 32, Real::f16, 8)),
+      format<q4_1, 20, 32>(with_minima(4, 32, Real::f16)),
+      format<q5_0, 22, 32>(with_zero(8, 32, Real::f16, 16)),
+      format<q5_1, 24, 32>(with_minima(8, 32, Real::f16)),
+      format<q8_0, 34, 32>(with_zero(8, 32, Real::f16, kZeroOf8Bits)),
+      format<q2_k, 84, 256>(with_minima(4, 16, Real::f32)),
+      format<q3_k, 110, 256>(with_zero(4, 16, Real::f32, 4)),
+      format<q4_k, 144, 256>(with_minima(4, 32, Real::f32)),
+      format<q5_k, 176, 256>(with_minima(8, 32, Real::f32)),
+      format<q6_k, 210, 256>(with_zero(8, 16, Real::f32, 32)),
+      format<q8_k, 292, 256>(kBits8),
+      format<iq1_s, 50, 256>(kBelow16),
+      format<iq1_m, 56, 256>(kBelow16By16),
+      format<iq2_xxs, 66, 256>(kBelow64),
+      format<iq2_xs, 74, 256>(kBelow64By16),
+      format<iq2_s, 82, 256>(kBelow64By16),
+      format<iq3_xxs, 98, 256>(kBelow64),
+      format<iq3_s, 110, 256>(kBelow16),
+      format<iq4_nl, 18, 32>(with_zero(8, 32, Real::f16, kZeroOf8Bits)),
+      format<iq4_xs, 136, 256>(kBits8),
+      format<tq1_0, 54, 256>(kTernary),
+      format<tq2_0, 66, 256>(kTernary),
+      format<mxfp4, 17, 32>(kBelow16),
+      format<nvfp4, 36, 64>(kBelow16By16),
+      format<q1_0, 18, 128>(kTernary),
+      format<q2_0, 18, 64>(kTernary)};
   static_assert(std::size(kFormats) == kNumGgmlTypes, "in the order of GgmlType");
   const auto index = static_cast<std::size_t>(type);
   return index < std::size(kFormats) ? &kFormats[index] : nullptr;

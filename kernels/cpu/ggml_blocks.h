@@ -20,6 +20,9 @@ struct GgmlFormat {
   int block_bytes, block_columns;
   CodeFormat codes;
   void (*decode)(const std::uint8_t* block, GgmlBlock* out);
+  /// Many, with the zero taken off their codes.
+  void (*decode_blocks)(const std::uint8_t* blocks, std::int64_t num_blocks,
+                        const CodeFormat& format, std::int8_t* codes, float* scale, float* minimum);
 };
 
 /// Zeros of codes that are signed numbers: of eight bits, below 64 and below 16. The nearer to what

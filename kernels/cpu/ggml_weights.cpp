@@ -65,22 +65,8 @@ Status decode_ggml_blocks(GgmlType type, const void* blocks, std::int64_t num_bl
       scale == nullptr || minimum == nullptr) {
     return Status::invalid_argument;
   }
-  const int columns = format->block_columns;
-  const auto groups = static_cast<int>(columns / format->codes.group_size);
-  const bool has_minima = format->codes.offset == cpu::Offset::minima;
-  const int zero = has_minima ? 0 : format->codes.zero;
-  const auto* in = static_cast<const std::uint8_t*>(blocks);
-  cpu::GgmlBlock block;
-  for (std::int64_t b = 0; b < num_blocks; ++b, in += format->block_bytes) {
-    format->decode(in, &block);
-    for (int i = 0; i < columns; ++i) codes[i] = static_cast<std::int8_t>(block.codes[i] - zero);
-    for (int g = 0; g < groups; ++g) scale[g] = block.scale[g];
-    if (has_minima)
-      for (int g = 0; g < groups; ++g) minimum[g] = block.minimum[g];
-    codes += columns;
-    scale += groups;
-    minimum += groups;
-  }
+  format->decode_blocks(static_cast<const std::uint8_t*>(blocks), num_blocks, format->codes, codes,
+                        scale, minimum);
   return Status::ok;
 }
 
