@@ -126,6 +126,8 @@ describe("the checkpoint of a name", function()
     local online = chosen(llama, llama, engine_at(8, "fp8"))
     assert.equal(llama, online.id)
     assert.equal("fp8", online.quantization)
+    local named = chosen(llama, "meta-llama/Llama-3.1-8B-Instruct", engine_at(8, "fp8")) -- not a copy of it
+    assert.same({ "meta-llama/Llama-3.1-8B-Instruct", "fp8" }, { named.id, named.quantization })
     local awq = "Qwen/Qwen2.5-32B-Instruct-AWQ"
     assert.equal(awq, chosen("Qwen/Qwen2.5-32B", awq, engine_at(4)).id)
     raises("invalid_argument", "has weights of 4 bits, and the plan has 8-bit layers: plan with --bitwidths 4",

@@ -351,6 +351,9 @@ describe("a model's name", function()
     raises("usage", "has weights of 4 bits: leave --bitwidths out", function() taken.bitwidths(awq, { 4, 8 }) end)
     assert.same({ 8 }, taken.bitwidths(ts.model "qwen2.5-7b", { 8 }))
     assert.is_nil(taken.bitwidths(ts.model "qwen2.5-7b"))
+    raises("usage", "4.25 bits as exl2, which neither vLLM nor llama.cpp runs", function()
+      taken.bitwidths { checkpoint = "/m", checkpoint_format = "exl2", checkpoint_bits = 4.25 }
+    end)
   end)
 
   it("of a base model never launches the tuned one", function()

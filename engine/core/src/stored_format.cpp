@@ -107,6 +107,24 @@ StoredFormat of_algorithm(const Json& quantised) {
   return out;
 }
 
+// Of methods that say bits somewhere within: HQQ's nbits, and types of torchao and Quark.
+std::optional<double> bits_within(const Json& quantised) {
+  for (const Json* at = member(quantised, "quant_config"); at != nullptr;
+       at = member(*at, "weight_quant_params")) {
+    if (const auto bits = number(*at, "nbits")) return bits;
+  }
+  std::string words;
+  for (const char* key : {"quant_type", "global_quant_config"}) {
+    if (const Json* found = member(quantised, key)) words += found->dump(-1, ' ', true);
+  }
+  std::ranges::transform(words, words.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const auto& [word, bits] :
+       {std::pair{"int4", 4}, {"fp4", 4}, {"float8", 8}, {"fp8", 8}, {"int8", 8}}) {
+    if (words.find(word) != std::string::npos) return bits;
+  }
+  return std::nullopt;
+}
+
 StoredFormat of_method(const Json& quantised) {
   const std::string method = lower_text(quantised, "quant_method");
   if (method == "compressed-tensors") return of_groups(quantised);
@@ -125,6 +143,7 @@ StoredFormat of_method(const Json& quantised) {
   if (!out.bits) out.bits = number(quantised, "w_bit");
   if (!out.bits) out.bits = number(quantised, "nbits");
   if (!out.bits && method == "awq") out.bits = 4;
+  if (!out.bits) out.bits = bits_within(quantised);
   out.group_size = group_size(quantised, {"group_size", "q_group_size"});
   return out;
 }

@@ -85,6 +85,10 @@ end
 --- published, in a list; nil for others. Nothing is gained by running it at more, and it is what was named.
 function M.bitwidths(model, given)
   local named = type(model) ~= "string" and planned_bits(model)
+  if named and named % 1 ~= 0 then
+    core.raise("usage", ("%s has weights of %g bits as %s, which neither vLLM nor llama.cpp runs: name the model that "
+      .. "it was made from"):format(model.checkpoint, named, model.checkpoint_format), "--model")
+  end
   local is_unsaid = type(model) ~= "string" and model.checkpoint_format and not named and not given
   if is_unsaid and hub.is_folder(model.checkpoint) then
     core.raise("usage", ("%s is stored as %s, and nothing here says at how many bits a weight: give --bitwidths with "

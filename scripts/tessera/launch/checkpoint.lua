@@ -127,12 +127,14 @@ function M.choose(layout, engine, given)
   local birth = hub.birth_of(id)
   local published = as_published(layout, engine, id, birth)
   if published then return published end
-  local copy = uniform and hub.copy_of(id, uniform, uniform == 8 and kind or "int")
+  local can_make = uniform == 8 and kind == "fp8"
+  local is_named = can_make and hub.is_id(typed) -- an id of the hub that vLLM makes FP8 of itself
+  local copy = uniform and not is_named and hub.copy_of(id, uniform, uniform == 8 and kind or "int")
   if copy then
     return { kind = "public", id = copy, note = ("a published copy of %s at this bitwidth; look whether its card says "
       .. "what you need"):format(id) }
   end
-  if uniform == 8 and kind == "fp8" then
+  if can_make then
     return { kind = "online", id = id or layout.model.name, quantization = "fp8",
       note = "vLLM makes FP8 of the published weights while it loads them" }
   end

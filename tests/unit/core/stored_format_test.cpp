@@ -48,6 +48,15 @@ TEST(StoredFormatTest, IsThatOfTheConfiguration) {
       {R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})", "nvfp4",
        4},
       {R"({"quantization_config": {"quant_method": "hqq"}})", "hqq", std::nullopt},
+      {R"({"quantization_config": {"quant_method": "hqq", "quant_config":
+          {"weight_quant_params": {"nbits": 3}}}})",
+       "hqq", 3},
+      {R"({"quantization_config": {"quant_method": "torchao", "quant_type":
+          {"default": {"_type": "Int4WeightOnlyConfig"}}}})",
+       "torchao", 4},
+      {R"({"quantization_config": {"quant_method": "quark", "global_quant_config":
+          {"weight": {"dtype": "fp8_e4m3"}}}})",
+       "quark", 8},
       {R"({"quantization_config": {"quant_method": "hqq", "bits": 1e9}})", "hqq", std::nullopt},
       {R"({"text_config": {"quantization_config": {"quant_method": "fp8"}}})", "fp8", 8}};
   for (const Case& one : cases) expect_format(one);
