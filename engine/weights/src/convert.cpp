@@ -80,6 +80,11 @@ void convert_elements(DType dtype, const std::byte* in, std::int64_t count, floa
       return each_f8<4>(in, count, out);
     case DType::f8_e5m2:
       return each_f8<5>(in, count, out);
+    case DType::f8_e8m0:  // scales of MX formats: an exponent, and only its last pattern is NaN
+      return each<std::uint8_t>(in, count, out, [](std::uint8_t bits) {
+        return bits == 0xff ? std::numeric_limits<float>::quiet_NaN()
+                            : std::ldexp(1.0f, bits - 127);
+      });
     case DType::i64:
       return each_number<std::int64_t>(in, count, out);
     case DType::i32:

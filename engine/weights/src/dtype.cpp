@@ -24,7 +24,7 @@ constexpr std::array<Row, 47> kTypes = {{
     {{DType::bf16, "BF16", 1, 2, true}, 30},
     {{DType::f8_e4m3, "F8_E4M3", 1, 1, true}},
     {{DType::f8_e5m2, "F8_E5M2", 1, 1, true}},
-    {{DType::f8_e8m0, "F8_E8M0", 1, 1, false}},
+    {{DType::f8_e8m0, "F8_E8M0", 1, 1, true}},
     {{DType::f6_e2m3, "F6_E2M3", 4, 3, false}},
     {{DType::f6_e3m2, "F6_E3M2", 4, 3, false}},
     {{DType::f4, "F4", 2, 1, false}},

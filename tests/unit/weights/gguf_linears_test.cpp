@@ -52,6 +52,24 @@ TEST_F(GgufLinears, ofLlamaAndItsRelatives) {
   }
 }
 
+// As llama.cpp reads numbers of layers that may differ.
+TEST_F(GgufLinears, ofWidthsByLayerThatAreAlike) {
+  const auto widths = [&](const std::vector<std::uint32_t>& list) {
+    test::GgufFile content;
+    content.word("general.architecture", "llama").number("llama.block_count", 2);
+    content.number("llama.embedding_length", 8).number("llama.attention.head_count", 4);
+    content.number("llama.context_length", 64);
+    content.key("llama.feed_forward_length", 9,
+                raw(4u) + raw<std::uint64_t>(list.size()) + raw(list));
+    add(content, "token_embd.weight", {5, 8});
+    return model_of(*opened(content));
+  };
+  EXPECT_EQ(widths({32, 32}).ffn_size, 32);
+  expect_error(ErrorCode::invalid_argument, {"tiny.gguf", "intermediate_size", "[32,48]"}, [&] {
+    widths({32, 48});
+  });
+}
+
 TEST_F(GgufLinears, ofExperts) {
   for (const bool stacked : {true, false}) {
     for (const std::string arch : {"llama", "qwen3moe"}) {

@@ -132,8 +132,12 @@ TEST_F(Safetensors, takesEmptyTensorsAndNoTensors) {
 TEST_F(Safetensors, listsTypesThatItDoesNotRead) {
   const auto weights = open(safetensors_file({{"c", "C64", {1}, std::string(8, 0)},
                                               {"f", "F4", {2, 2}, "ab"},
-                                              {"e", "F8_E8M0", {1}, "a"}}));
-  for (const char* name : {"c", "f", "e"}) {
+                                              {"e", "F8_E8M0", {3}, std::string("a\0\xff", 3)}}));
+  const std::vector<float> powers = all_of(*weights, "e");
+  EXPECT_EQ(powers[0], 0x1p-30f);
+  EXPECT_EQ(powers[1], 0x1p-127f);
+  EXPECT_TRUE(std::isnan(powers[2]));
+  for (const char* name : {"c", "f"}) {
     expect_error(ErrorCode::unsupported, {name, to_string(weights->find(name)->dtype)},
                  [&] { all_of(*weights, name); });
   }
