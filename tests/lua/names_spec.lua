@@ -319,6 +319,12 @@ describe("a model's name", function()
     assert.same({ q_proj = 1, k_proj = 1, v_proj = 1, o_proj = 1, up_proj = 0.5 }, kept)
     assert.matches("8 bits as compressed%-tensors mix.*; 16 bits: k_proj, .*up_proj in 50 %% of the layers",
       taken.text(mixed))
+    config.vision_config = { depth = 2, hidden_size = 8, intermediate_size = 16 }
+    config.audio_config = { model_type = "x" }
+    local said = taken.text(model())
+    assert.truthy(said:find("tower of about 1e-06 billion parameters, 2.0 KiB in 16 bits is not counted", 1, true))
+    assert.truthy(said:find("its audio tower of a size that its configuration does not say", 1, true), said)
+    config.vision_config, config.audio_config = nil, nil
     raises("usage", "is stored as hqq, and nothing here says at how many bits", function()
       taken.bitwidths(model { quant_method = "hqq" })
     end)

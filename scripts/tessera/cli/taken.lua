@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local hub = require "tessera.launch.hub"
+local towers = require "tessera.models.towers"
 
 local M = {}
 
@@ -151,6 +152,9 @@ function M.text(model, cluster)
       or hub.is_folder(model.checkpoint) and "configuration" or "name"
     lines[#lines + 1] = ("%s: weights%s%s, by its %s%s\n"):format(model.checkpoint,
       bits and (" of %.4g bits"):format(bits) or "", format and " as " .. format or "", by, kept_words(model))
+  end
+  if hub.is_folder(model.checkpoint) and not hub.is_gguf(model.checkpoint) then
+    lines[#lines + 1] = towers(model.checkpoint)
   end
   return table.concat(lines)
 end
