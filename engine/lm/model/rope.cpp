@@ -135,9 +135,7 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
   return rope;
 }
 
-std::vector<double> frequencies_at(const Rope& rope, std::int64_t sequence_tokens) {
-  if (rope.short_tokens == 0 || sequence_tokens <= rope.short_tokens)
-    return rope.inverse_frequencies;
+std::vector<double> long_frequencies_at(const Rope& rope, std::int64_t sequence_tokens) {
   if (!rope.long_frequencies.empty()) return rope.long_frequencies;
   // Dynamic NTK: a base at which the longest wave is stretched by how far the sequence has grown.
   const double grown =

@@ -36,8 +36,8 @@ struct RopeRequest {
 /// @throws Error{unsupported} for another rope_type, Error{invalid_argument} for its numbers
 Rope make_rope(const RopeRequest& request, const Json& scaling, const std::string& path);
 
-/// The frequencies in a sequence of so many tokens.
-std::vector<double> frequencies_at(const Rope& rope, std::int64_t sequence_tokens);
+/// The frequencies in a sequence of so many tokens, more than short_tokens.
+std::vector<double> long_frequencies_at(const Rope& rope, std::int64_t sequence_tokens);
 
 /// [width]: cosines of the pairs at a position, then sines; what kernels::rotate reads.
 void rope_row(const Rope& rope, const std::vector<double>& frequencies, std::int64_t position,

@@ -55,7 +55,11 @@ std::vector<float> rows_of(const Rope& rope, const std::vector<std::int32_t>& po
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const auto first = static_cast<std::size_t>(starts[s]);
     const auto last = static_cast<std::size_t>(starts[s + 1]);
-    const auto frequencies = frequencies_at(rope, positions[last - 1] + 1);
+    const std::int64_t length = positions[last - 1] + 1;
+    const bool others = rope.short_tokens > 0 && length > rope.short_tokens;
+    const std::vector<double> grown =
+        others ? long_frequencies_at(rope, length) : std::vector<double>();
+    const std::vector<double>& frequencies = others ? grown : rope.inverse_frequencies;
     for (std::size_t i = first; i < last; ++i) {
       rope_row(rope, frequencies, positions[i],
                table.data() + i * static_cast<std::size_t>(rope.width));
