@@ -328,3 +328,16 @@ FAMILIES = {
         "Mamba 2 with biases of its projections, one group and rope; no experts; BF16 file",
         [{"position_embedding_type": "nope"}], "bfloat16"),
 }
+
+# Of transformers 5, by which these alone are made.
+NEWER = hasattr(hf, "Qwen3_5TextConfig")
+if NEWER:
+    hybrid = {"head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+              "linear_value_head_dim": 12, "rope_theta": None, "layer_types": ["linear_attention", "full_attention"],
+              "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}}
+    FAMILIES = {"qwen3_5": Family(
+        llama_like(hf.Qwen3_5TextConfig, **hybrid), "gated delta nets whose projections are four tensors; BF16 file",
+        [], "bfloat16"), "qwen3_5_moe": Family(
+        llama_like(hf.Qwen3_5MoeTextConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                   shared_expert_intermediate_size=16, **hybrid),
+        "the same with experts; BF16 file", [{"num_experts_per_tok": 1}], "bfloat16")}

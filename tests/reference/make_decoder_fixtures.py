@@ -4,6 +4,7 @@
     pip install torch==2.9.1 transformers==4.57.6 tokenizers==0.22.2 safetensors==0.8.0 numpy==2.3.5
     python3 tests/reference/make_decoder_fixtures.py tests/reference/decoders [NAME...]
 
+With transformers 5.24.0 it makes those of the families that 4.57.6 has not, into the same folder.
 The files are kept; the tests read them without Python. Attention is transformers' eager one (Falcon with ALiBi: sdpa), everything is float32.
 Weights are seeded by the name of the model and large enough that every part matters, which is checked: logits must move
 when a tensor is shifted, or a key of the configuration is changed (decoder_families.py).
@@ -18,9 +19,14 @@ import zlib
 import safetensors.torch
 import torch
 import transformers
-from decoder_families import FAMILIES, VOCABULARY
+from decoder_families import FAMILIES, NEWER, VOCABULARY
 
-VERSIONS = {"transformers": "4.57.6", "torch": "2.9.1"}
+try:
+    from transformers.modeling_utils import no_init_weights
+except ImportError:  # transformers 5
+    from transformers.initialization import no_init_weights
+
+VERSIONS = {"transformers": "5.24.0" if NEWER else "4.57.6", "torch": "2.9.1"}
 LENGTHS = [21, 9]
 LEAST_CHANGE = 1e-2  # of a logit, where logits are of order 1
 LEAST_MARGIN = 1e-4  # between a router's last chosen and first refused expert: no implementation may choose another
@@ -53,7 +59,7 @@ def new_model(config, state=None):
     config = copy.deepcopy(config)
     config._attn_implementation = attention_of(config)
     # Without initial weights: StableLM's fail for norms that have no bias, and all are set later.
-    with transformers.modeling_utils.no_init_weights():
+    with no_init_weights():
         model = transformers.AutoModelForCausalLM.from_config(
             config, attn_implementation=attention_of(config), dtype=torch.float32)
     if state is not None:
@@ -208,7 +214,7 @@ def main(folder, *names):
     for name in names or FAMILIES:
         write(name, folder / name)
     rows = [[f"`{name}`", family.config.model_type, family.exercises] for name, family in FAMILIES.items()]
-    write_table(folder / "README.md", "models", ["folder", "model_type", "exercises"], rows)
+    write_table(folder / "README.md", "newer" if NEWER else "models", ["folder", "model_type", "exercises"], rows)
 
 
 if __name__ == "__main__":

@@ -24,22 +24,25 @@ class Head {
         seen_(static_cast<std::size_t>(net.value_dim)) {}
 
   void take(const float* in, float* out) {
-    const std::int64_t keys = net_.num_key_heads * net_.key_dim;
-    const std::int64_t values = group_ * net_.value_dim;
-    const float* own = in + index_ * (2 * net_.key_dim + 2 * values);
-    convolve(own, index_ * net_.key_dim, query_);
-    convolve(own + net_.key_dim, keys + index_ * net_.key_dim, key_);
-    convolve(own + 2 * net_.key_dim, 2 * keys + index_ * values, value_);
+    const std::int64_t width = net_.key_dim, values = group_ * net_.value_dim;
+    const std::int64_t keys = net_.num_key_heads * width;
+    const std::int64_t q = index_ * width, k = keys + q, v = 2 * keys + index_ * values;
+    const float* own = in + index_ * (2 * width + 2 * values);
+    const float* steps = in + net_.channels() + net_.values();
+    convolve(net_.by_head ? own : in + q, q, query_);
+    convolve(net_.by_head ? own + width : in + k, k, key_);
+    convolve(net_.by_head ? own + 2 * width : in + v, v, value_);
+    const float* gates =
+        net_.by_head ? own + 2 * width + values : in + net_.channels() + index_ * values;
+    const float* b = steps + index_ * group_ * (net_.by_head ? 2 : 1);
+    const float* a = b + (net_.by_head ? group_ : net_.num_value_heads);
     normalise(query_, 1 / std::sqrt(static_cast<float>(net_.key_dim)));
     normalise(key_, 1);
-    const float* gates = own + 2 * net_.key_dim + values;
-    const float* steps = in + net_.channels() + net_.values() + index_ * 2 * group_;
     for (std::int64_t i = 0; i < group_; ++i) {
       const std::int64_t head = index_ * group_ + i;
       const auto at = static_cast<std::size_t>(head);
-      const float decay =
-          std::exp(-weights_.decay[at] * softplus(steps[group_ + i] + weights_.step_bias[at]));
-      recur(head, value_.data() + i * net_.value_dim, decay, sigmoid(steps[i]),
+      const float decay = std::exp(-weights_.decay[at] * softplus(a[i] + weights_.step_bias[at]));
+      recur(head, value_.data() + i * net_.value_dim, decay, sigmoid(b[i]),
             out + head * net_.value_dim);
       gate(gates + i * net_.value_dim, out + head * net_.value_dim);
     }

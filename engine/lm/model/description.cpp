@@ -202,7 +202,8 @@ class Reader {
                  .num_value_heads = size("linear_num_value_heads", kHeadsRange),
                  .key_dim = size("linear_key_head_dim", kHeadDimRange),
                  .value_dim = size("linear_value_head_dim", kHeadDimRange),
-                 .kernel = size("linear_conv_kernel_dim", {1, 1024})};
+                 .kernel = size("linear_conv_kernel_dim", {1, 1024}),
+                 .by_head = family_.state_by_head};
     if (net.num_value_heads % net.num_key_heads != 0) {
       refuse(fields_.path_of("linear_num_value_heads"), "{} heads do not split over the {} of keys",
              net.num_value_heads, net.num_key_heads);

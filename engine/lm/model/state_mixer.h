@@ -26,13 +26,14 @@ struct DeltaNet {
   std::int64_t num_key_heads = 0, num_value_heads = 0;  ///< a key head serves several of values
   std::int64_t key_dim = 0, value_dim = 0;
   std::int64_t kernel = 0;  ///< inputs that the convolution sees
+  bool by_head = false;     ///< columns of a key head lie together
 
   std::int64_t channels() const {
     return 2 * num_key_heads * key_dim + num_value_heads * value_dim;
   }
   std::int64_t values() const { return num_value_heads * value_dim; }
-  /// Columns of what goes in: of each key head q, k, its values and their gates z; then of each the
-  /// b and the a of its value heads.
+  /// Columns of what goes in: q, k, v and gates z of all heads, then b and a of the value heads.
+  /// By head: of each key head q, k, its values and their z; then of each the b and the a.
   std::int64_t columns() const { return channels() + values() + 2 * num_value_heads; }
   /// The last inputs of the convolution [kernel - 1][channels], and a matrix [key_dim][value_dim]
   /// of each value head.

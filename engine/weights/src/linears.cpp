@@ -91,6 +91,27 @@ class Finder {
     missing(places, layer_index, linear, copy);
   }
 
+  /// The same, of a linear that may lie in several tensors.
+  void add(std::int64_t layer_index, const LinearShape& linear, std::int64_t copy,
+           std::vector<LinearWeight>& found) const {
+    const std::vector<const TensorInfo*> pieces = pieces_in(layer_index, linear);
+    if (pieces.empty()) return found.push_back(find(layer_index, linear, copy));
+    std::int64_t rows = 0;
+    for (const TensorInfo* piece : pieces) {
+      LinearShape part = linear;
+      part.out_features = piece->shape.empty() ? 0 : piece->shape.front();
+      rows += part.out_features;
+      found.push_back(checked(*piece, {.pattern = piece->name}, layer_index, part, copy));
+    }
+    if (rows == linear.out_features) return;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} and {} have {} rows, and {} of {} needs {}",
+                            quote(weights_.path(), 300), quote(pieces.front()->name, 100),
+                            quote(pieces.back()->name, 100), rows, linear.name,
+                            quote(model_.name, 100), linear.out_features),
+                pieces.front()->name);
+  }
+
   /// What the file holds beside the layers is that of the model, and there are no more of these.
   void check_the_rest() const {
     check_embeddings(weights_, model_, prefix_);
@@ -110,11 +131,26 @@ class Finder {
   }
 
  private:
+  // All of them, or none.
+  std::vector<const TensorInfo*> pieces_in(std::int64_t layer_index,
+                                           const LinearShape& linear) const {
+    std::vector<const TensorInfo*> pieces;
+    for (const std::string& pattern : pieces_of(linear.name)) {
+      const TensorInfo* piece = weights_.find(prefix_ + filled(pattern, layer_index, 0));
+      if (piece == nullptr || may_be_codes(*piece)) return {};
+      pieces.push_back(piece);
+    }
+    return pieces;
+  }
+
   bool has_layers(const std::string& prefix) const {
     for (const LinearShape& linear : model_.layer(0).linears) {
       for (const Place& place : places_of(model_.family, linear.name, false)) {
         const std::string name = prefix + filled(place.pattern, 0, 0);
         if (weights_.find(name) != nullptr || quantised_part(weights_, name)) return true;
+      }
+      for (const std::string& piece : pieces_of(linear.name)) {
+        if (weights_.find(prefix + filled(piece, 0, 0)) != nullptr) return true;
       }
     }
     return false;
@@ -225,7 +261,7 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     for (const LinearShape& linear : model.layer(layer).linears) {
       for (std::int64_t copy = 0; copy < linear.num_copies; ++copy) {
-        found.push_back(finder.find(layer, linear, copy));
+        finder.add(layer, linear, copy, found);
       }
     }
   }

@@ -230,6 +230,17 @@ std::vector<Place> places_of(const std::string& family, const std::string& linea
                                           " are not known for " + quote(linear));
 }
 
+// Qwen3.5 keeps what Qwen3-Next has in one.
+std::vector<std::string> pieces_of(const std::string& linear) {
+  const auto both = [](const char* first, const char* second) {
+    const std::string folder = "layers.{}.linear_attn.";
+    return std::vector<std::string>{folder + first + ".weight", folder + second + ".weight"};
+  };
+  if (linear == "linear_attn.in_proj_qkvz") return both("in_proj_qkv", "in_proj_z");
+  if (linear == "linear_attn.in_proj_ba") return both("in_proj_b", "in_proj_a");
+  return {};
+}
+
 const std::vector<std::string>& name_prefixes() {
   static const std::vector<std::string> all = {
       "",          "model.",         "transformer.",          "decoder.",

@@ -97,7 +97,7 @@ std::vector<std::string> folders() {
 std::vector<std::string> with_states() {
   const auto known = known_model_families();
   if (std::ranges::find(known, "qwen3_next") == known.end()) return {};
-  return {"qwen3_next", "granitemoehybrid", "granitemoehybrid_dense"};
+  return {"qwen3_next", "granitemoehybrid", "granitemoehybrid_dense", "qwen3_5", "qwen3_5_moe"};
 }
 
 class EveryDecoder : public testing::TestWithParam<std::string> {

@@ -159,9 +159,14 @@ void add_experts(Table& table) {
   table["qwen3_next"] = {
       .norm_offset = 1,
       .qk_norm = QkNorm::head_width,
+      .state_by_head = true,
       .output_gate = true,
       .rotary_part = {0.25, "partial_rotary_factor"},
       .routing = {.normalise = {.on = true, .key = "norm_topk_prob"}, .shared_gate = true}};
+  table["qwen3_5_moe"] = table["qwen3_next"];
+  table["qwen3_5_moe"].state_by_head = false;
+  table["qwen3_5_moe"].routing.normalise = {.on = true};
+  table["qwen3_5"] = table["qwen3_5_moe"];
   table["olmoe"] = {.epsilon = kRmsEps5,
                     .clip_key = "clip_qkv",
                     .routing = {.normalise = {.key = "norm_topk_prob"}}};

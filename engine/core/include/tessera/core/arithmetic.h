@@ -79,6 +79,7 @@ struct Arithmetic {
   QkNorm qk_norm = QkNorm::none;
   const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
   bool qk_norm_turned = false;        ///< normed after they have turned (Hunyuan)
+  bool state_by_head = false;         ///< what a key head of a delta net reads lies together
   bool output_gate = false;           ///< beside each query, for what its head gives (Qwen3-Next)
   const char* clip_key = nullptr;     ///< queries, keys and values stay between plus and minus it
 
