@@ -119,6 +119,37 @@ TEST(ServeProgram, EverySchedulerServesTheSameText) {
   EXPECT_GT(first.size(), 20u);
 }
 
+class ServeLog : public FolderTest {};
+
+TEST_F(ServeLog, IsWhatTheSimulatorDecidesAgain) {
+  const Process p = served(
+      {"--kv-blocks", "40", "--step-log", path("steps.json"), "--speculative-method", "ngram"},
+      [&](auto port, pid_t) {
+        std::vector<std::thread> clients;
+        for (int i = 0; i < 8; ++i) {
+          clients.emplace_back([port, i] {
+            Client client(port);
+            client.send(
+                post("/v1/completions",
+                     fmt::format(R"({{"prompt":"the birds of the city follow","max_tokens":{},)"
+                                 R"("temperature":0,"ignore_eos":true,"stream":true}})",
+                                 20 + 20 * i)));
+            client.receive([i](const std::string& in) {
+              return i % 3 == 0 && in.find("data:") != std::string::npos;  // it leaves then
+            });
+          });
+        }
+        for (std::thread& client : clients) client.join();
+      });
+  EXPECT_EQ(p.status, 0) << p.err;
+  const std::string script =
+      file("replay.lua",
+           "local r = require('tessera').replay(require('tessera.host').arguments[1])\n"
+           "print(r.identical, r.num_requests, r.first_difference)\n");
+  const Process again = run_program({script, path("steps.json")});
+  EXPECT_EQ(again.out, "true\t8\tnil\n") << again.err;
+}
+
 TEST(ServeProgram, ASecondSignalEndsWhatIsUnderWay) {
   std::string rest;
   const Process p = served(

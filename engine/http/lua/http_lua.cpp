@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "core_lua.h"
@@ -18,12 +17,9 @@
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/run/module.h"
-#include "tessera/workers/pool.h"
 
 namespace tessera::http_lua {
 namespace {
-
-constexpr double kMemoryShare = 0.25;  // of the machine's, for a KV cache that nobody sized
 
 http::ServerOptions options_at(lua_State* L, int index) {
   const lua_kit::Options options(L, index, server_options(), "tessera serve");
@@ -41,25 +37,11 @@ struct NoCost final : serving::StepCost {
   }
 };
 
-// As many blocks as all seats can use, within a share of the memory.
-std::int64_t usual_blocks(const serving::EngineOptions& engine, const lm::LanguageModel& model) {
-  const std::int64_t context =
-      engine.max_model_len > 0 ? engine.max_model_len : model.shape().max_context_tokens;
-  const std::int64_t blocks = (context + engine.block_size - 1) / engine.block_size;
-  const lm::LoadRequest& kept = model.request();
-  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
-  const double block_bytes =
-      model.shape().kv_bytes_per_token(bits) * static_cast<double>(engine.block_size);
-  const double fit = kMemoryShare * workers::machine_memory_bytes() / block_bytes;
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1,
-                                  blocks * std::min<std::int64_t>(engine.max_num_seqs, 64));
-}
-
 serving::Replica engine_at(lua_State* L, int index, const lm::LanguageModel& model) {
   serving::Replica engine{.name = model.shape().name,
                           .engine = serving_lua::engine_argument(L, index, "tessera serve"),
                           .cost = std::make_shared<NoCost>()};
-  engine.kv_blocks = engine.engine.kv_blocks.value_or(usual_blocks(engine.engine, model));
+  engine.kv_blocks = engine.engine.kv_blocks.value_or(0);
   return engine;
 }
 
@@ -94,15 +76,13 @@ int serve(lua_State* L) {
                              .options = options_at(L, 3)};
   request.api_key = key_of(request.options);
   auto function = std::make_shared<lua_kit::LuaFunction>(L, 4, "on_listening");
-  request.on_listening = [function, blocks = request.engine.kv_blocks,
-                          size = request.engine.engine.block_size](
-                             const std::string& name, const std::string& host, std::int32_t port) {
+  request.on_listening = [function](const http::Listening& now) {
     lua_State* state = function->state();
-    lua_kit::push_text(state, name);
-    lua_kit::push_text(state, host);
-    lua_kit::push_integer(state, port);
-    lua_kit::push_integer(state, blocks);
-    lua_kit::push_integer(state, size);
+    lua_kit::push_text(state, now.name);
+    lua_kit::push_text(state, now.host);
+    lua_kit::push_integer(state, now.port);
+    lua_kit::push_integer(state, now.kv_blocks);
+    lua_kit::push_integer(state, now.block_size);
     function->call(5, 0);
   };
   lua_kit::push_text(L, http::module().serve(request));

@@ -12,18 +12,20 @@
 namespace tessera::http {
 
 EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
-                       const serving::Replica& engine, std::function<void(News)> tell)
+                       const serving::Replica& engine, std::function<void(News)> tell, bool records)
     : engine_(engine),
       tell_(std::move(tell)),
+      records_(records),
       executor_(model, run::executor_options_of(engine_, model->tokens().stop_token_ids()), clock_),
       live_(serving::EngineCore(serving::scheduler_of(engine_, run::named_kv_options(engine_)),
-                                serving::Ledger(log_, 0, false), {.with_tables = true}),
+                                serving::Ledger(log_, 0, records), {.with_tables = true}),
             executor_, [this](std::int64_t id, const run::Session& session, run::Ending how) {
               over(id, session, how);
             }) {
   executor_.on_tokens = [this](std::int64_t id, const run::Session& session, std::int64_t first) {
     brought(id, session, first);
   };
+  log_.steps_recorded = records;
   note_state();
 }
 
@@ -83,26 +85,30 @@ void EngineLoop::take_moment() {
       refuse(ErrorCode::unsupported, "engine", "{}", why);
   }
   note_state();
-  const auto oldest = std::ranges::min_element(prompts_, {}, [](const auto& p) { return p.first; });
-  live_.core().ledger().forget_before(oldest == prompts_.end() ? next_ : oldest->first);
+  if (!records_) {
+    const auto number = [](const auto& prompt) { return prompt.first; };
+    const auto oldest = std::ranges::min_element(prompts_, {}, number);
+    live_.core().ledger().forget_before(oldest == prompts_.end() ? next_ : oldest->first);
+  }
   if (news_.pieces.empty() && news_.ends.empty()) return;
   tell_(std::exchange(news_, {}));
 }
 
-// Cancels first, as everywhere; of requests that came and left meanwhile they come second.
+// Cancels first, as everywhere. One that comes with its request is for the next moment: at this one
+// it would be before that.
 void EngineLoop::take_inbox(serving::Ticks now) {
   Inbox inbox;
   {
     const std::lock_guard lock(mutex_);
     inbox = std::exchange(inbox_, {.stops = inbox_.stops});
   }
-  std::vector<std::int64_t> late;
   for (const std::int64_t id : inbox.cancels) {
-    if (!live_.cancel(id, now)) late.push_back(id);
+    if (prompts_.contains(id)) live_.cancel(id, now);
   }
   for (Order& order : inbox.orders) {
     const std::int64_t id = order.request;
     next_ = std::max(next_, id + 1);
+    if (records_) note_order(order, now);
     const run::Prompt& prompt = prompts_[id] = std::move(order.prompt);
     serving::Sequence sequence;
     sequence.request = id;
@@ -110,8 +116,40 @@ void EngineLoop::take_inbox(serving::Ticks now) {
     sequence.max_tokens = prompt.max_tokens;
     live_.core().ledger().record(id).arrival = now;
     live_.submit(std::move(sequence), prompt, prompt.max_tokens, now, order.salt);
+    if (std::ranges::find(inbox.cancels, id) != inbox.cancels.end()) cancel({id});
   }
-  for (const std::int64_t id : late) live_.cancel(id, now);
+}
+
+void EngineLoop::note_order(const Order& order, serving::Ticks now) {
+  outputs_.resize(static_cast<std::size_t>(next_));
+  outputs_.back() = {.prompt = order.prompt.tokens, .salt = order.salt};
+  traffic_.requests.resize(static_cast<std::size_t>(next_));
+  serving::Request& request = traffic_.requests.back();
+  request.arrival = now;
+  request.prompt_tokens = std::ssize(order.prompt.tokens);
+  request.output_tokens = request.max_tokens = order.prompt.max_tokens;
+}
+
+serving::Served EngineLoop::take_record() {
+  serving::EngineCore& core = live_.core();
+  log_.end = executor_.last_end();
+  if (!core.requests().empty()) log_.cut_off = "the server ended before its requests";
+  core.ledger().close(core.scheduler(), log_.end, !core.is_idle(), {.name = engine_.name}, {});
+  log_.replicas.back().stage_busy = {log_.replicas.back().busy};
+  for (const std::int64_t id : core.requests()) {
+    const auto answer = executor_.take(id).tokens;
+    auto& output = outputs_[static_cast<std::size_t>(id)];
+    const auto from = answer.begin() + std::ssize(output.prompt);
+    output.tokens.assign(from, answer.end());
+  }
+  serving::Served served;
+  served.log = std::move(log_);
+  served.outputs = std::move(outputs_);
+  served.traffic = std::make_shared<const serving::Traffic>(std::move(traffic_));
+  serving::Deployment deployment;
+  deployment.replicas = {engine_};
+  served.deployment = std::make_shared<const serving::Deployment>(std::move(deployment));
+  return served;
 }
 
 void EngineLoop::brought(std::int64_t request, const run::Session& session, std::int64_t first) {
@@ -133,6 +171,15 @@ void EngineLoop::over(std::int64_t request, const run::Session& session, run::En
                         .record = live_.core().ledger().record(request)});
   news_.ends.back().record.first_token = session.first_token;
   news_.ends.back().record.last_token = session.last_token;
+  if (how == run::Ending::rejected) {
+    const run::Prompt& prompt = *session.prompt;
+    news_.ends.back().why_never =
+        live_.core().scheduler().why_never(std::ssize(prompt.tokens), prompt.max_tokens);
+  }
+  if (records_) {
+    const auto tokens = session.answer();
+    outputs_[static_cast<std::size_t>(request)].tokens.assign(tokens.begin(), tokens.end());
+  }
   prompts_.erase(request);
 }
 

@@ -14,6 +14,8 @@
 #include "tessera/run/local_executor.h"
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/log.h"
+#include "tessera/serving/served.h"
+#include "tessera/serving/traffic.h"
 
 namespace tessera::http {
 
@@ -37,6 +39,7 @@ struct News {
     bool is_stopped = false;       ///< by a token
     std::int32_t stop_token = -1;  ///< that one
     serving::RequestRecord record = {};
+    std::string why_never = {};  ///< it was rejected
   };
   std::vector<Piece> pieces = {};
   std::vector<End> ends = {};  ///< after their pieces
@@ -54,8 +57,9 @@ struct EngineState {
 class EngineLoop {
  public:
   /// @param tell called after each moment at which something came, on the engine's thread
+  /// @param records keeps all that happens, for a step log
   EngineLoop(std::shared_ptr<const lm::LanguageModel> model, const serving::Replica& engine,
-             std::function<void(News)> tell);
+             std::function<void(News)> tell, bool records = false);
 
   /// From any thread, in the order of the calls.
   void submit(std::vector<Order> orders);
@@ -66,6 +70,8 @@ class EngineLoop {
 
   /// Serves on this thread until it is stopped. @throws what the model does
   void run();
+  /// After that: what happened, as ts.serve tells it and ts.replay takes it again.
+  serving::Served take_record();
 
  private:
   struct Inbox {
@@ -79,13 +85,17 @@ class EngineLoop {
   void take_moment();
   void take_inbox(serving::Ticks now);
   void note_state();
+  void note_order(const Order& order, serving::Ticks now);
   void brought(std::int64_t request, const run::Session& session, std::int64_t first);
   void over(std::int64_t request, const run::Session& session, run::Ending how);
 
   serving::Replica engine_;
   std::function<void(News)> tell_;
+  bool records_;
   run::WallClock clock_;
   serving::Log log_;
+  serving::Traffic traffic_;                               ///< what came, where that is recorded
+  std::vector<serving::Output> outputs_;                   ///< and what was said
   std::unordered_map<std::int64_t, run::Prompt> prompts_;  ///< of requests that are here
   std::int64_t next_ = 0;  ///< request that comes next at the earliest
   run::LocalExecutor executor_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,11 +15,15 @@
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/run/local_engine.h"
+#include "tessera/serving/replay.h"
+#include "tessera/serving/served.h"
+#include "tessera/workers/pool.h"
 
 namespace tessera::http {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
+constexpr double kKvShare = 0.1;  // of the machine's memory
 
 HttpServer::Limits limits_of(const ServerOptions& options) {
   return {.max_body = static_cast<std::size_t>(options.max_body_mib * kMiB),
@@ -43,8 +48,10 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
   const lm::LanguageModel& model = *request.model;
   const std::string& path = model.request().path;
   Premises premises{.model = request.model, .name = request.options.served_model_name};
-  if (premises.name.empty())
-    premises.name = std::filesystem::weakly_canonical(path).filename().string();
+  if (premises.name.empty()) {
+    const auto own = std::filesystem::weakly_canonical(path);
+    premises.name = (own.extension() == ".gguf" ? own.stem() : own.filename()).string();
+  }
   premises.max_model_len = engine.engine.max_model_len;
   premises.max_kv_tokens = engine.kv_tokens();
   model.tokens();  // a folder without any is refused here
@@ -60,6 +67,32 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
   return premises;
 }
 
+// With as many blocks as its seats can use, within a share of the memory, where nobody says.
+serving::Replica engine_for(const ServeRequest& request) {
+  serving::Replica engine = request.engine;
+  const lm::LanguageModel& model = *request.model;
+  engine.kv_bytes_per_token = run::kv_token_bytes(model);
+  if (engine.kv_blocks == 0) {
+    const serving::EngineOptions& o = engine.engine;
+    const std::int64_t context =
+        o.max_model_len > 0 ? o.max_model_len : model.shape().max_context_tokens;
+    const double block_bytes = engine.kv_bytes_per_token * static_cast<double>(o.block_size);
+    const double fit = kKvShare * workers::machine_memory_bytes() / block_bytes;
+    const std::int64_t most = o.max_num_seqs * ((context + o.block_size - 1) / o.block_size);
+    engine.kv_blocks = std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1, most);
+  }
+  serving::Deployment deployment;
+  deployment.replicas = {std::move(engine)};
+  return run::engine_of(deployment, model, "tessera serve");
+}
+
+void write_step_log(EngineLoop& engine, const std::string& path) {
+  const serving::Served served = engine.take_record();
+  if (served.log.steps.empty()) return;
+  const serving::ReplayCard card = serving::replay_card(served);
+  serving::save_chrome_trace(served.log, path, serving::kMostTraceEvents, &card);
+}
+
 }  // namespace
 
 void check(const ServerOptions& options, bool has_key) {
@@ -71,15 +104,16 @@ void check(const ServerOptions& options, bool has_key) {
 std::string serve(const ServeRequest& request) {
   HttpServer server(request.options.host, request.options.port, limits_of(request.options));
   check_key(server, request.options, !request.api_key.empty());
-  serving::Deployment deployment;
-  deployment.replicas = {request.engine};
-  const serving::Replica replica = run::engine_of(deployment, *request.model, "tessera serve");
+  const serving::Replica replica = engine_for(request);
   const Premises premises = premises_of(request, replica);
   Metrics metrics(premises.name, replica.engine, replica.kv_blocks);
   Service* told = nullptr;
-  EngineLoop engine(request.model, replica, [&](News news) {
-    server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
-  });
+  EngineLoop engine(
+      request.model, replica,
+      [&](News news) {
+        server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
+      },
+      !request.options.step_log.empty());
   const bool is_open = !request.api_key.empty() || !server.is_loopback();
   Service service(server, engine, premises, metrics,
                   {.api_key = request.api_key,
@@ -100,7 +134,13 @@ std::string serve(const ServeRequest& request) {
     server.post_after(HttpServer::Seconds(request.options.shutdown_timeout_s), end);
   });
   server.start(service);
-  if (request.on_listening) request.on_listening(premises.name, server.address(), server.port());
+  if (request.on_listening) {
+    request.on_listening({.name = premises.name,
+                          .host = server.address(),
+                          .port = server.port(),
+                          .kv_blocks = replica.kv_blocks,
+                          .block_size = replica.engine.block_size});
+  }
   try {
     engine.run();
   } catch (const std::exception& error) {
@@ -108,6 +148,7 @@ std::string serve(const ServeRequest& request) {
     server.post([&] { service.fail_all(500, why); });
   }
   server.stop();
+  if (!request.options.step_log.empty()) write_step_log(engine, request.options.step_log);
   return why;
 }
 

@@ -239,7 +239,7 @@ void Service::take(News news) {
     const Place place = found->second;
     places_.erase(found);
     if (end.how == run::Ending::rejected) {
-      place.answering->fail(400, "the engine cannot ever serve this request");
+      place.answering->fail(400, "this engine cannot ever serve the request: " + end.why_never);
     } else {
       place.answering->ended(place.choice, end);
     }

@@ -8,13 +8,14 @@
 #include "tessera/workers/pool.h"
 
 namespace tessera::run {
-namespace {
 
 double kv_token_bytes(const lm::LanguageModel& model) {
   const lm::LoadRequest& kept = model.request();
   const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
   return model.shape().kv_bytes_per_token(bits);
 }
+
+namespace {
 
 void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
                   const std::string& path) {

@@ -34,8 +34,9 @@ class TestServer {
         "{% if add_generation_prompt %}<assistant>{% endif %}";
     std::string api_key = {};
     std::int64_t kv_blocks = 400, max_num_seqs = 8, max_waiting = 100;
-    std::int64_t context = 512, step_us = 0;
+    std::int64_t context = 512, batched_tokens = 64, step_us = 0;
     serving::EngineOptions engine = {};
+    bool records = false;
     HttpServer::Limits limits = {};
   };
 
@@ -49,15 +50,14 @@ class TestServer {
       return (shown ? 0.0f : -30.0f) +
              6 * lm::fakes::noise(seed, static_cast<std::uint64_t>(token), 1);
     };
-    if (options_.step_us > 0) {
-      model->before_step = [us = options_.step_us] {
-        std::this_thread::sleep_for(std::chrono::microseconds(us));
-      };
-    }
+    model->before_step = [this, us = options_.step_us] {
+      ++num_steps;
+      if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+    };
     serving::Replica replica{
         .name = "fake", .engine = options_.engine, .cost = std::make_shared<NoCost>()};
     replica.engine.max_num_seqs = options_.max_num_seqs;
-    replica.engine.max_num_batched_tokens = 64;
+    replica.engine.max_num_batched_tokens = options_.batched_tokens;
     replica.engine.block_size = 8;
     replica.kv_blocks = options_.kv_blocks;
     serving::Deployment deployment;
@@ -73,9 +73,13 @@ class TestServer {
     }
     server_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.limits);
     metrics_ = std::make_unique<Metrics>("fake", replica.engine, replica.kv_blocks);
-    engine = std::make_unique<EngineLoop>(model, replica, [this](News news) {
-      server_->post([this, news = std::move(news)]() mutable { service->take(std::move(news)); });
-    });
+    engine = std::make_unique<EngineLoop>(
+        model, replica,
+        [this](News news) {
+          server_->post(
+              [this, news = std::move(news)]() mutable { service->take(std::move(news)); });
+        },
+        options_.records);
     service = std::make_unique<Service>(
         *server_, *engine, premises_, *metrics_,
         Service::Options{.api_key = options_.api_key,
@@ -86,7 +90,9 @@ class TestServer {
     loop_ = std::thread([this] { engine->run(); });
   }
   TestServer() : TestServer(Options{}) {}
-  ~TestServer() {
+  ~TestServer() { end(); }
+  void end() {
+    if (!loop_.joinable()) return;
     engine->stop();
     loop_.join();
     server_->stop();
@@ -126,6 +132,7 @@ class TestServer {
   std::unique_ptr<EngineLoop> engine;
   std::unique_ptr<Service> service;
   std::int32_t port = 0;
+  std::atomic<std::int64_t> num_steps = 0;
 
  private:
   struct NoCost final : serving::StepCost {

@@ -218,7 +218,7 @@ ReplayCard replay_card(const Served& served) {
     s.content.own = i;
     std::int64_t known = r.prompt_tokens + log.requests[i].output_tokens;
     if (!served.outputs.empty()) {
-      s.content.tokens = std::make_shared<TokenChain>(size);
+      s.content.tokens = std::make_shared<TokenChain>(size, served.outputs[i].salt);
       s.content.tokens->append(served.outputs[i].prompt);
       s.content.tokens->append(served.outputs[i].tokens);
       known = s.content.tokens->num_blocks() * size;

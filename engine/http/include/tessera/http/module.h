@@ -12,14 +12,19 @@
 /// A model behind OpenAI's HTTP interface, on the scheduler that simulations have.
 namespace tessera::http {
 
+/// A server, once it listens.
+struct Listening {
+  std::string name, host;  ///< of the model for clients, and the address
+  std::int32_t port = 0;   ///< the one that was free where 0 was asked for
+  std::int64_t kv_blocks = 0, block_size = 0;
+};
+
 struct ServeRequest {
   std::shared_ptr<const lm::LanguageModel> model;
-  serving::Replica engine;  ///< its kv_blocks are filled in
+  serving::Replica engine;  ///< kv_blocks 0: what its seats can use, within a tenth of the memory
   ServerOptions options;
   std::string api_key = {};  ///< that clients show; empty: none
-  /// Told where it listens, once it does. The port is the one that was free where 0 was asked for.
-  std::function<void(const std::string& name, const std::string& host, std::int32_t port)>
-      on_listening = {};
+  std::function<void(const Listening&)> on_listening = {};
 };
 
 /// What the shared module of the server offers: its packages stay off the program's way to its

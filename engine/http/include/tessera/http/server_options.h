@@ -14,6 +14,7 @@ struct ServerOptions {
   std::string served_model_name = {};  ///< empty: the folder's
   std::string api_key_file = {};
   std::string chat_template = {};
+  std::string step_log = {};
   std::int64_t max_waiting = 1024;
   std::int64_t max_connections = 16384;
   std::int64_t max_body_mib = 16;
@@ -48,6 +49,9 @@ struct Fields<http::ServerOptions> {
       field<&O::chat_template>(
           {.name = "chat_template",
            .doc = "File with a template for chats, in place of the model's own"}),
+      field<&O::step_log>({.name = "step_log",
+                           .doc = "File that gets every step at the end, for ts.replay and trace "
+                                  "viewers; all is kept in memory until then"}),
       field<&O::max_waiting>({.name = "max_waiting",
                               .doc = "Requests that wait for a seat at most; more are answered 503",
                               .unit = "requests",

@@ -20,6 +20,7 @@ struct Output {
   std::vector<Token> prompt = {}, tokens = {};  ///< without a stop token
   std::string stop_reason = {};                 ///< as lm::StopReason; empty: it did not finish
   std::string text = {};                        ///< of `tokens`
+  std::string salt = {};                        ///< of its content in the prefix cache
 };
 
 /// A run of a model, and what it said.
