@@ -154,6 +154,8 @@ Replica replica_of(const PricedEngine& priced, const PoolOptions& pool,
   replica.kv_blocks = pool.kv_blocks.value_or(engine.kv_blocks.value_or(capacity.blocks));
   if (replica.kv_blocks <= 0) throw DoesNotFit(path, capacity.why_not, capacity.missing_bytes);
   decide_ahead(engine, priced, path);
+  // Of a prefix, only keys and values could be found again, not what became of the state.
+  if (model.has_state()) engine.enable_prefix_caching = false;
   replica.name = name_of_engine(priced);
   replica.kv_bytes_per_token = model.kv_bytes_per_token(kv_bitwidth_of(priced, engine));
   replica.cost = make_step_cost(priced, engine, pricing);
@@ -258,6 +260,12 @@ class Assembly {
   void add(const PricedEngine& priced, const PoolOptions& pool, const std::string& path) {
     add(replica_of(priced, pool, pricing_, path), pool, path);
     const cost::PricingContext& context = priced.context;
+    if (context.model.has_state() && pool.engine.enable_prefix_caching) {
+      add_note(
+          fmt::format("prefixes are not cached: {} keeps {} of state a sequence, which keys and "
+                      "values that are found do not bring back",
+                      context.model.name, format_bytes(context.model.state_bytes_per_sequence())));
+    }
     if (!num_layers_) num_layers_ = context.model.num_layers;
     result_.deployment.api_s = std::max(result_.deployment.api_s, context.kernel_set.api_s);
     const Provenance weakest = priced.provenance();
@@ -305,6 +313,11 @@ class Assembly {
                                   options_.api_s ? "given" : "the kernel set's");
   }
 
+  void add_note(const std::string& note) {
+    std::vector<std::string>& notes = result_.notes;
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
+
   /// What schedulers have to say of their engines; a wrong name is told here, too.
   void add_notes() {
     for (const Replica& replica : result_.deployment.replicas) {
@@ -316,9 +329,7 @@ class Assembly {
                                        .allocation = engine.kv_allocation,
                                        .host_blocks = engine.swap_space_gib > 0})
               ->note();
-      const bool known =
-          std::find(result_.notes.begin(), result_.notes.end(), note) != result_.notes.end();
-      if (!note.empty() && !known) result_.notes.push_back(note);
+      if (!note.empty()) add_note(note);
     }
   }
 

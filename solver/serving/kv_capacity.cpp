@@ -24,6 +24,7 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
   double whole = 0, windowed = 0, of_windows = 0;
   for (const auto& [kind, count] : stage.layers) {
     const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+    if (layer.state) memory.state_bytes += number(seats * count) * layer.state->bytes();
     const double bytes =
         number(count) * kv_cache_bytes(layer, 1, number(engine.block_size), kv_bitwidth);
     if (!layer.attention_window) {
@@ -35,8 +36,8 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
   }
   memory.block_bytes = whole + windowed;
   if (whole == 0 || windowed == 0) return;
-  const double reserved = number(seats) * of_windows;
-  if ((memory.kv_bytes - reserved) / whole <= memory.kv_bytes / memory.block_bytes) return;
+  const double reserved = number(seats) * of_windows, room = memory.kv_bytes - memory.state_bytes;
+  if ((room - reserved) / whole <= room / memory.block_bytes) return;
   memory.block_bytes = whole;
   memory.window_bytes = reserved;
 }
@@ -81,15 +82,19 @@ namespace {
 
 std::string no_room(const StageKvMemory& memory, std::size_t stage, const std::string& device,
                     const serving::EngineOptions& engine) {
-  const double short_of = memory.block_bytes - memory.kv_bytes;
+  const double short_of = memory.block_bytes - memory.cache_bytes();
+  const std::string states = memory.state_bytes > 0
+                                 ? fmt::format("states of {} requests {}, ", engine.max_num_seqs,
+                                               format_bytes(memory.state_bytes))
+                                 : "";
   return fmt::format(
       "no KV cache fits on stage {} ({}): of {} that gpu_memory_utilization {:g} allows, weights "
-      "take {}, a step of {} tokens and {} requests {}, the runtime {}; {} are missing for one "
+      "take {}, a step of {} tokens and {} requests {}, {}the runtime {}; {} are missing for one "
       "block of {} tokens. Use fewer bits, more devices, or a smaller max_num_batched_tokens or "
       "max_num_seqs",
       stage, device, format_bytes(memory.usable_bytes), gpu_memory_utilization(engine),
       format_bytes(memory.weight_bytes + memory.embedding_bytes), engine.max_num_batched_tokens,
-      engine.max_num_seqs, format_bytes(memory.activation_bytes),
+      engine.max_num_seqs, format_bytes(memory.activation_bytes), states,
       format_bytes(memory.reserve_bytes), format_bytes(short_of), engine.block_size);
 }
 
@@ -104,17 +109,27 @@ KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions&
   for (std::size_t k = 0; k < priced.stages.size(); ++k) {
     const StageKvMemory memory = memory_of(priced.context, priced.stages[k], engine, kv_bitwidth);
     capacity.stages.push_back(memory);
-    if (memory.block_bytes <= 0) continue;  // a stage without layers
-    const double blocks = std::floor((memory.kv_bytes - memory.window_bytes) / memory.block_bytes);
+    if (memory.block_bytes <= 0 && memory.cache_bytes() >= 0) continue;  // nothing grows there
+    if (memory.block_bytes <= 0) {
+      fewest = 0;  // not even its states fit
+      capacity.binding_stage = k;
+      continue;
+    }
+    const double blocks = std::floor(memory.cache_bytes() / memory.block_bytes);
     if (blocks >= fewest) continue;
     fewest = blocks;
     capacity.binding_stage = k;
   }
   if (engine.kv_blocks) {
     capacity.blocks = *engine.kv_blocks;
+  } else if (priced.context.model.kv_bytes_per_token(kv_bitwidth) == 0) {
+    capacity.why_not = fmt::format(
+        "{} keeps a state of fixed size alone, and no keys or values that blocks could hold; give "
+        "kv_blocks to simulate it with tokens that take memory",
+        priced.context.model.name);
   } else if (fewest < 1) {
     const std::size_t k = capacity.binding_stage;
-    capacity.missing_bytes = capacity.stages[k].block_bytes - capacity.stages[k].kv_bytes;
+    capacity.missing_bytes = capacity.stages[k].block_bytes - capacity.stages[k].cache_bytes();
     capacity.why_not = no_room(capacity.stages[k], k, priced.stage_name(k), engine);
   } else {
     capacity.blocks =

@@ -169,6 +169,28 @@ TEST(ServingPlans, Fp8HalvesABlock) {
   EXPECT_THROW(capacity_of("llama-3.1-8b", "1xA100-80G", {}, engine), Error);
 }
 
+// Of 48 layers of Qwen3-Next 12 take blocks, and 36 a state of 2 MiB in FP32 and 48 KiB for each
+// seat; of four devices each holds a quarter of the states, and one of two KV heads.
+TEST(ServingPlans, StatesAreSetAsideForEverySeat) {
+  const auto capacity = [](std::int64_t seats) {
+    return capacity_of("qwen3-next-80b-a3b", "4xH100-80G", {.tensor_parallel = 4},
+                       engine_of(seats, 8192));
+  };
+  const StageKvMemory few = capacity(16).stages.front(), many = capacity(256).stages.front();
+  EXPECT_DOUBLE_EQ(few.block_bytes, 12.0 * 2 * 256 * 2 * 16);
+  EXPECT_DOUBLE_EQ(few.state_bytes, 16.0 * 36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2) / 4);
+  EXPECT_DOUBLE_EQ(many.state_bytes, 16 * few.state_bytes);
+  EXPECT_EQ(capacity(256).blocks,
+            static_cast<std::int64_t>((many.kv_bytes - many.state_bytes) / many.block_bytes));
+  auto small = engine_of(256, 2048);
+  small.gpu_memory_utilization = 0.55;
+  EXPECT_THAT(
+      capacity_of("qwen3-next-80b-a3b", "4xH100-80G", {.tensor_parallel = 4}, small).why_not,
+      ::testing::HasSubstr("states of 256 requests 4.6"));
+  const auto plain = capacity_of("llama-3.1-8b", "1xH100-80G", {}, engine_of(256, 8192));
+  EXPECT_EQ(plain.stages.front().state_bytes, 0);
+}
+
 TEST(ServingPlans, SaysWhyThereIsNoKvCache) {
   auto engine = engine_of(256, 2048);
   engine.gpu_memory_utilization = 0.6;

@@ -15,7 +15,10 @@ namespace tessera::solver {
 /// values, may be negative.
 struct StageKvMemory : cost::MemoryAccount {
   double window_bytes = 0;  ///< of kv_bytes, for windowed layers of max_num_seqs requests
+  double state_bytes = 0;   ///< of kv_bytes, for states of max_num_seqs requests
   double block_bytes = 0;   ///< of one block, of all layers that take one
+
+  double cache_bytes() const { return kv_bytes - window_bytes - state_bytes; }  ///< for blocks
 };
 
 /// The KV cache that a placed engine has, as vLLM hands it out: each stage offers as many
@@ -36,9 +39,10 @@ struct KvCapacity {
 /// graphs too. With engine.kv_blocks it is that many, whatever fits.
 /// Beside layers that see all tokens, windowed ones keep their windows alone (vLLM's hybrid cache
 /// manager); where all are windowed they keep all tokens.
-/// With data-parallel attention blocks are those of all parts of a group, each of which has a share
-/// of the seats.
-/// What vLLM takes besides: cost::MemoryPreset::vllm.
+/// States of fixed size are set aside for max_num_seqs requests, as vLLM did before it took them
+/// from the pool of blocks; later versions start fewer requests where blocks run short. With
+/// data-parallel attention blocks are those of all parts of a group, each of which has a share of
+/// the seats. What vLLM takes besides: cost::MemoryPreset::vllm.
 /// @throws Error{unsupported | invalid_argument} as make_step_cost.
 KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine);
 
