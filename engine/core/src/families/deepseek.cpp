@@ -21,6 +21,7 @@ LayerShape make_latent_layer(const LayerDesign& design, const LatentAttention& a
 struct Latent {
   bool router_bias = false;  ///< a number per expert beside the router's matrix
   bool indexer = false;
+  bool query_rank_is_optional = false;
   std::optional<std::int64_t> num_shared = 0, num_dense = {};  ///< where the keys are not written
 };
 
@@ -43,7 +44,7 @@ std::vector<bool> layers_with_indexer(Config& config, std::int64_t num_layers) {
 }
 
 void read_latent_family(Config& config, const Latent& family, ModelShape& model) {
-  LatentAttention attention = read_latent_attention(config);
+  LatentAttention attention = read_latent_attention(config, family.query_rank_is_optional);
   if (family.indexer) read_indexer(config, attention);
   attention.bias = config.flag("attention_bias", false);
   // Files that write a head_dim mean the rotary part by it.
@@ -136,6 +137,18 @@ void read_longcat_flash(Config& config, ModelShape& model) {
   layer.rope_width = 2 * attention.rope;
   model.ffn_size = sparse.ffn_size;
   add_layers(model, layer);
+}
+
+// Mistral4Config and SarvamMLAConfig: the first has experts in all layers, the second queries
+// without a latent.
+void read_mistral4(Config& config, ModelShape& model) {
+  read_latent_family(config, {.num_shared = 1, .num_dense = 0}, model);
+}
+void read_sarvam_mla(Config& config, ModelShape& model) {
+  read_latent_family(
+      config,
+      {.router_bias = true, .query_rank_is_optional = true, .num_shared = 1, .num_dense = 1},
+      model);
 }
 
 // Kimi Linear: latent attention without positions in some layers, Kimi Delta Attention in the

@@ -168,6 +168,8 @@ void read_lfm2_moe(Config& config, ModelShape& model);
 void read_llama4(Config& config, ModelShape& model);
 void read_mamba(Config& config, ModelShape& model);
 void read_mamba2(Config& config, ModelShape& model);
+void read_mistral4(Config& config, ModelShape& model);
+void read_sarvam_mla(Config& config, ModelShape& model);
 void read_mimo_v2_flash(Config& config, ModelShape& model);
 void read_minimax(Config& config, ModelShape& model);
 void read_mpt(Config& config, ModelShape& model);

@@ -275,6 +275,31 @@ void add_experts(Table& table) {
                         .output_bias = kAttentionBias,
                         .qk_norm = QkNorm::all_heads,
                         .experts = {.total = "num_experts"}};
+  table["hy_v3"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 8, .head_dim = 128},
+                    .qkv_bias = kAttentionBias,
+                    .output_bias = kAttentionBias,
+                    .ffn_bias = kMlpBias,
+                    .qk_norm = QkNorm::head_width,
+                    .experts = {.total = "num_experts",
+                                .width = "moe_intermediate_size",
+                                .shared = "num_shared_experts",
+                                .num_shared = 1,
+                                .first_dense = "first_k_dense_replace",
+                                .num_dense = 1,
+                                .router_bias = true}};
+  table["sarvam_moe"] = {.sizes = {.max_context_tokens = 131072, .num_kv_heads = 4},
+                         .qkv_bias = kAttentionBias,
+                         .output_bias = kAttentionBias,
+                         .qk_norm = QkNorm::head_width,
+                         .qk_norm_key = "use_qk_norm",
+                         .qk_norm_unless_written = true,
+                         .experts = {.total = "n_routed_experts",
+                                     .width = "moe_intermediate_size",
+                                     .shared = "n_shared_experts",
+                                     .num_shared = 1,
+                                     .first_dense = "first_k_dense_replace",
+                                     .num_dense = 1,
+                                     .router_bias = true}};
   table["granitemoe"] = {.sizes = {.max_context_tokens = 2048},
                          .qkv_bias = kAttentionBias,
                          .output_bias = kAttentionBias,
@@ -374,8 +399,11 @@ std::vector<bool> read_expert_layers(Config& config, const Experts& experts, Lay
           : config.size({experts.first_dense}, {0, kLayersRange.high}, experts.num_dense);
   const std::int64_t step =
       experts.step == nullptr ? 1 : config.size({experts.step}, kLayersRange, 1);
-  for (std::int64_t i = num_dense; i < model.num_layers; ++i) {
-    sparse[static_cast<std::size_t>(i)] = (i + 1 - num_dense) % step == 0;
+  const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
+  for (std::int64_t i = 0; i < model.num_layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    sparse[at] =
+        kinds ? (*kinds)[at] == "sparse" : i >= num_dense && (i + 1 - num_dense) % step == 0;
   }
   return sparse;
 }
