@@ -266,6 +266,12 @@ class Assembly {
                       "values that are found do not bring back",
                       context.model.name, format_bytes(context.model.state_bytes_per_sequence())));
     }
+    if (context.model.has_state() && pool.role != serving::Role::mixed) {
+      add_note(
+          fmt::format("what moves between pools is keys and values; {} of state a request is "
+                      "not counted",
+                      format_bytes(context.model.state_bytes_per_sequence())));
+    }
     if (!num_layers_) num_layers_ = context.model.num_layers;
     result_.deployment.api_s = std::max(result_.deployment.api_s, context.kernel_set.api_s);
     const Provenance weakest = priced.provenance();

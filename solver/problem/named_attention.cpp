@@ -57,7 +57,8 @@ bool is_whole(const ModelShape& model, double ratio) {
 double whole_heads_ratio(const ModelShape& model, double ratio, const std::string& stage,
                          std::vector<std::string>& notes) {
   if (is_whole(model, ratio)) return ratio;
-  const LayerShape& layer = model.layer_classes.front();
+  const LayerShape& layer = *std::find_if(model.layer_classes.begin(), model.layer_classes.end(),
+                                          [](const LayerShape& each) { return each.attends(); });
   const std::int64_t heads = cost::kv_heads_elsewhere(layer, ratio);
   const double whole = static_cast<double>(heads) / static_cast<double>(layer.num_kv_heads);
   notes.push_back(

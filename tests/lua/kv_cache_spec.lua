@@ -32,6 +32,27 @@ describe("kv_bitwidth", function()
     assert.equal(8, narrow.kv_bitwidth)
   end)
 
+  it("grows by the layers that attend, beside states that do not grow", function()
+    local function cache(tokens)
+      local plan = ts.plan { model = "lfm2-1.2b", cluster = "1xL4",
+        workload = { prompt_tokens = tokens - 1, output_tokens = 1, batch_size = 1 } }
+      return plan.stages[1].memory.kv_cache_bytes
+    end
+    assert.equal(1000 * 6 * 2 * 512 * 2, cache(2000) - cache(1000)) -- 6 of 16 layers, 8 heads of 64
+    assert.equal(10 * 2048 * 2 * 2, cache(1000) - 1000 * 6 * 2 * 512 * 2) -- two inputs of each convolution
+  end)
+
+  it("holds no prefixes of models with a state, and says so", function()
+    local notes = ts.deployment { model = "lfm2-1.2b", cluster = "1xL4" }.notes
+    assert.matches("^prefixes are not cached: lfm2%-1.2b keeps 80.0 KiB of state a sequence", notes[1])
+    for _, note in ipairs(ts.deployment { model = "llama-3.2-1b", cluster = "1xL4" }.notes) do
+      assert.no_match("prefixes", note)
+    end
+    notes = ts.deployment { model = "lfm2-1.2b", pools = { { role = "prefill", cluster = "1xL4" },
+      { role = "decode", cluster = "1xL4" } }, transfer = { link_gbps = 100 } }.notes
+    assert.matches("80.0 KiB of state a request is not counted", table.concat(notes, "; "))
+  end)
+
   it("costs omega, as rounding the K and V projections would", function()
     assert.equal(0, only_plan(problem()).kv_omega)
     for bitwidth, ratio in pairs { [8] = (7 / 127) ^ 2, [4] = 1, [2] = 49 } do
