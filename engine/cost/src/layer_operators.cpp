@@ -1,6 +1,7 @@
 #include "layer_operators.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -111,6 +112,15 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
                                             "experts.down_proj"};
   return matrices == all ? std::optional(query) : std::nullopt;
+}
+
+void pad(OpQuery& experts, const KernelRule& rule) {
+  if (!rule.experts_only) return;
+  const auto up = [](double& size, double multiple) {
+    size = std::ceil(size / multiple) * multiple;
+  };
+  up(experts.hidden_size, rule.mxfp4_hidden_multiple);
+  up(experts.inner_size, rule.mxfp4_inner_multiple);
 }
 
 OpQuery latent_query(OpQuery of_heads, const LayerShape& layer) {

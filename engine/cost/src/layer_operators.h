@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/core/model_shape.h"
+#include "tessera/cost/kernel_set.h"
 #include "tessera/cost/op.h"
 
 namespace tessera::cost {
@@ -41,6 +42,9 @@ LayerShape experts_alone(LayerShape layer);
 /// Gate, up and down of all experts of a layer as one operation, where it has just these.
 std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
                                      const std::string& dtype);
+
+/// Experts of an MXFP4 checkpoint as wide as the rule's kernel has them.
+void pad(OpQuery& experts, const KernelRule& rule);
 
 /// Multi-head latent attention as the kernels have it, from a query for its heads: prompts with
 /// keys and values of every head, decoding with one head as wide as a latent and its rotary key,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "counts.h"
@@ -24,8 +23,6 @@ namespace {
 // 0.91 to 1.18 up to 512 tokens, and 0.67 to 0.95 beyond.
 constexpr double kExpertsStart_s = 10e-6;  // of one grouped product, of which a layer has two
 constexpr double kExpertsFlopRatio = 0.42;
-
-double padded(double size, double multiple) { return std::ceil(size / multiple) * multiple; }
 
 // Where attention reads keys and values again is said of the prices that this model makes of it.
 KernelSet reading_once(KernelSet kernels) {
@@ -436,11 +433,7 @@ class Profiled final : public ProfiledModel {
     if (!has_experts(shape)) return false;
     auto query = experts_query(shape, rows, experts_dtype_of(bitwidth));
     if (!query || experts_part(*query) == nullptr) return false;
-    const KernelRule* rule = kernels_.find(profile_->device, bitwidth);
-    if (rule != nullptr && rule->experts_only) {
-      query->hidden_size = padded(query->hidden_size, rule->mxfp4_hidden_multiple);
-      query->inner_size = padded(query->inner_size, rule->mxfp4_inner_multiple);
-    }
+    if (const KernelRule* rule = kernels_.find(profile_->device, bitwidth)) pad(*query, *rule);
     sum.add(op(*query));
     return true;
   }
