@@ -369,6 +369,7 @@ M.left_out = {
   ["ts.execute"] = "starts processes, and takes seconds",
   ["ts.serve.real"] = "runs a model by the module that starts processes, which batteries have not",
   ["tessera execute"] = "starts processes, and takes seconds",
+  ["tessera serve"] = "listens until it is stopped",
   ["tessera stage"] = "waits for a master",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
   ["tessera generate"] = "writes what the model says to the stream that carries the verdicts",

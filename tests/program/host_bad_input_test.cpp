@@ -113,7 +113,7 @@ std::vector<Hostile> hostile_files() {
           {"latin1", "{\"name\": \"\xe9\"}", "not valid JSON"},
           {"control", "{\"name\": \"\x01\"}", "not valid JSON"},
           {"nul", std::string("{\"name\":\0}", 10), "not valid JSON"},
-          {"nan", R"({"name": NaN})", "not valid JSON"},
+          {"not_a_number", R"({"name": nAn})", "not valid JSON"},
           {"binary",
            "\x7f"
            "ELF\x02\x01\x01",
@@ -121,6 +121,16 @@ std::vector<Hostile> hostile_files() {
           {"surrogate", R"({"name": "\ud800"})", "not valid JSON"},
           {"big_string", "{\"name\": \"" + std::string(100u << 20, 'x') + "\"}",
            "100.0 MiB or more, the limit is 64.0 MiB"}};
+}
+
+// Python writes NaN and Infinity, which configurations of models have, and JSON does not.
+TEST_F(BadInput, NumbersThatJsonDoesNotHave) {
+  const std::string path = file("nan.json", R"({"name": NaN})");
+  expect_refusal(run_with(path, "ts.model { config = path }"), 1, "no 'model_type'");
+  expect_refusal(run_with(path, "ts.device { file = path }"), 1, "not valid JSON");
+  const std::string within =
+      file("within.json", R"({"model_type": "llama", "num_hidden_layers": NaN})");
+  expect_refusal(run_with(within, "ts.model { config = path }"), 1, "num_hidden_layers");
 }
 
 // Everything that reads a file from outside, given every hostile file.

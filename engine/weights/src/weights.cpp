@@ -151,7 +151,7 @@ std::shared_ptr<const Weights> Weights::open(const std::string& path) {
   std::shared_ptr<Weights> weights(new Weights);
   weights->path_ = path;
   if (!source.config_path.empty()) {
-    weights->config_ = read_json_file(source.config_path);
+    weights->config_ = read_config_file(source.config_path);
     weights->config_path_ = source.config_path;
   }
   for (const std::string& file : source.files) weights->add_file(file);

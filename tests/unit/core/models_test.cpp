@@ -8,6 +8,7 @@
 
 #include "case_name.h"
 #include "model_files.h"
+#include "tessera/core/arithmetic.h"
 
 namespace tessera::models_test {
 namespace {
@@ -336,6 +337,17 @@ TEST(ModelShapes, FamiliesAreSortedAndShipped) {
   for (const std::string& family : families) {
     EXPECT_EQ(seen[family] == 0, not_shipped.contains(family)) << family;
   }
+}
+
+TEST(Families, WhatComputesHasAShape) {
+  const auto known = known_model_families();
+  const auto computed = families_with_arithmetic();
+  EXPECT_GT(computed.size(), 40);
+  for (const std::string_view family : computed) {
+    EXPECT_THAT(known, testing::Contains(family));
+    EXPECT_TRUE(arithmetic_of(family)) << family;
+  }
+  EXPECT_FALSE(arithmetic_of("no_such_family"));
 }
 
 TEST(ModelJson, RefusesWhatIsNotAShape) {
