@@ -18,6 +18,7 @@ describe("ts.device", function()
     local expected = {
       name = "string", full_name = "string", memory_bytes = "number", memory_bytes_per_s = "number",
       flop_per_s = "table", compute_capability = "number", num_multiprocessors = "number?",
+      sustained_flop_ratio = "number",
       pcie_bytes_per_s = "number", peer_access = "boolean?", nvlink_bytes_per_s = "number?",
       price_usd_per_h = "number?", price_source = "string", source = "string",
     }
