@@ -106,6 +106,14 @@ describe("each kind of plugins", function()
     end
   end)
 
+  it("refuses a table within itself", function()
+    local loop = {}
+    loop[1] = loop
+    raises("invalid_argument", "ts.register_strategy: tables within tables, more than 32 deep", function()
+      ts.register_strategy { name = "a", doc = "b", place = print, options = { a = { type = "any", default = loop } } }
+    end)
+  end)
+
   it("has files that register what they are called after", function()
     local planners = cards(ts.planners())
     local listed = {

@@ -16,11 +16,15 @@ Kind.__index = Kind
 
 local library = host.installation.scripts_dir .. "/tessera/"
 
---- A copy of a value, tables within it included.
-function M.copy(value)
+local most_levels = 32
+
+--- A copy of a value, tables within it included; a table within itself is refused. `path`: where it was given.
+function M.copy(value, path, level)
   if type(value) ~= "table" then return value end
+  level = (level or 0) + 1
+  if level > most_levels then fail(path, ("tables within tables, more than %d deep"):format(most_levels)) end
   local copy = {}
-  for key, item in pairs(value) do copy[key] = M.copy(item) end
+  for key, item in pairs(value) do copy[key] = M.copy(item, path, level) end
   return copy
 end
 
@@ -77,7 +81,7 @@ end
 --- beside name, doc and source; `options`: what takes options of its own, where it may have some, and `reserved`: the
 --- names that these may not have, each with why; `check(card, path)`; `added(entry)`.
 function Kind:form(form)
-  local fields = M.copy(common)
+  local fields = M.copy(common, form.call)
   fields[1][3] = fields[1][3]:format(form.names)
   if form.options then
     fields[#fields + 1] = { options_field[1], options_field[2], options_field[3]:format(form.options_doc) }
@@ -101,7 +105,7 @@ function Kind:form(form)
       if form.reserved[name] then fail(("%s.options.%s"):format(form.call, name), form.reserved[name]) end
       options.check_spec(name, spec, form.call .. ".options")
     end
-    local entry = M.copy(card)
+    local entry = M.copy(card, form.call)
     entry.read = form.options and options.reader(form.options, entry.options or {})
     self.entries[card.name] = entry
     if form.added then form.added(entry) end

@@ -77,7 +77,7 @@ core.document {
 --- nothing.
 function M.list()
   return kind:cards(function(card, entry)
-    card.options = plugins.copy(entry.options or {})
+    card.options = plugins.copy(entry.options or {}, "ts.planners")
     card.kind = entry.kind or (entry.plan and "planner" or "heuristic")
     card.improves = entry.improve ~= nil or entry.improves == true
   end)
