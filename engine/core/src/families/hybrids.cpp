@@ -24,6 +24,27 @@ void finish_layer(const LayerDesign& design, LayerShape layer, ModelShape& model
   add_layer(model, layer);
 }
 
+/// A layer that attends, or has what `add_state(layer)` adds, before its feed-forward network.
+template <class AddState>
+void add_mixed_layer(const LayerDesign& design, bool attends, const AddState& add_state,
+                     ModelShape& model) {
+  LayerShape layer;
+  if (attends) {
+    add_attention(design, layer);
+  } else {
+    add_state(layer);
+  }
+  add_feed_forward(design, layer);
+  finish_layer(design, layer, model);
+}
+
+/// Of the low-rank product that makes Mamba's time steps; "auto": a sixteenth of the hidden size.
+std::int64_t time_step_rank(Config& config, const char* key, const ModelShape& model) {
+  const Json* rank = config.find(key);
+  return rank == nullptr || *rank == "auto" ? ceil_div(model.hidden_size, 16)
+                                            : config.size({key}, kSizeRange);
+}
+
 std::vector<bool> listed_layers(Config& config, const char* key, const ModelShape& model) {
   std::vector<bool> found(static_cast<std::size_t>(model.num_layers), false);
   const auto list = config.sizes(key, {0, model.num_layers - 1});
@@ -49,9 +70,7 @@ void add_mixers(Config& config, ModelShape& model) {
                             model.hidden_size * config.size({"expand"}, kExpandRange, 2));
   mamba.state = config.size({"state_size"}, kHeadDimRange, 16);
   mamba.kernel = config.size({"conv_kernel"}, kKernelRange, 4);
-  const Json* rank = config.find("time_step_rank");
-  mamba.rank = rank == nullptr || *rank == "auto" ? ceil_div(model.hidden_size, 16)
-                                                  : config.size({"time_step_rank"}, kSizeRange);
+  mamba.rank = time_step_rank(config, "time_step_rank", model);
   mamba.bias = config.flag("use_bias", false);
   mamba.conv_bias = config.flag("use_conv_bias", true);
   LayerShape layer;
@@ -155,9 +174,7 @@ void read_jamba(Config& config, ModelShape& model) {
   mamba.inner = model.hidden_size * config.size({"mamba_expand"}, kExpandRange, 2);
   mamba.state = config.size({"mamba_d_state"}, kHeadDimRange, 16);
   mamba.kernel = config.size({"mamba_d_conv"}, kKernelRange, 4);
-  const Json* rank = config.find("mamba_dt_rank");
-  mamba.rank = rank == nullptr || *rank == "auto" ? ceil_div(model.hidden_size, 16)
-                                                  : config.size({"mamba_dt_rank"}, kSizeRange);
+  mamba.rank = time_step_rank(config, "mamba_dt_rank", model);
   mamba.conv_bias = config.flag("mamba_conv_bias", true);
   mamba.bias = config.flag("mamba_proj_bias", false);
   const std::int64_t attention_period = config.size({"attn_layer_period"}, kLayersRange, 8);
@@ -167,14 +184,9 @@ void read_jamba(Config& config, ModelShape& model) {
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     const bool is_sparse = sparse.num_experts > 1 && is_at(i, expert_period, expert_offset);
     const LayerDesign& design = is_sparse ? sparse : dense;
-    LayerShape layer;
-    if (is_at(i, attention_period, attention_offset)) {
-      add_attention(design, layer);
-    } else {
-      add_mamba(design, mamba, layer);
-    }
-    add_feed_forward(design, layer);
-    finish_layer(design, layer, model);
+    add_mixed_layer(
+        design, is_at(i, attention_period, attention_offset),
+        [&](LayerShape& layer) { add_mamba(design, mamba, layer); }, model);
   }
 }
 
@@ -186,14 +198,8 @@ void read_bamba(Config& config, ModelShape& model) {
   const Mamba2 mamba = read_mamba2(
       config, model.hidden_size * config.size({"mamba_expand"}, kExpandRange, 2), 128, 256);
   for (const bool attends : listed_layers(config, "attn_layer_indices", model)) {
-    LayerShape layer;
-    if (attends) {
-      add_attention(design, layer);
-    } else {
-      add_mamba2(design, mamba, layer);
-    }
-    add_feed_forward(design, layer);
-    finish_layer(design, layer, model);
+    add_mixed_layer(
+        design, attends, [&](LayerShape& layer) { add_mamba2(design, mamba, layer); }, model);
   }
 }
 
@@ -239,14 +245,8 @@ void read_granitemoehybrid(Config& config, ModelShape& model) {
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     const bool attends = names && (*names)[static_cast<std::size_t>(i)].ends_with("attention") &&
                          (*names)[static_cast<std::size_t>(i)] != "linear_attention";
-    LayerShape layer;
-    if (attends) {
-      add_attention(design, layer);
-    } else {
-      add_mamba2(design, mamba, layer);
-    }
-    add_feed_forward(design, layer);
-    finish_layer(design, layer, model);
+    add_mixed_layer(
+        design, attends, [&](LayerShape& layer) { add_mamba2(design, mamba, layer); }, model);
   }
 }
 
@@ -312,14 +312,9 @@ void read_lfm2_layers(Config& config, const LayerDesign& dense, const LayerDesig
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const LayerDesign& design = i < num_dense ? dense : sparse;
-    LayerShape layer;
-    if (names ? (*names)[at] == "full_attention" : !listed || full[at]) {
-      add_attention(design, layer);
-    } else {
-      add_short_convolution(design, kernel, bias, layer);
-    }
-    add_feed_forward(design, layer);
-    finish_layer(design, layer, model);
+    add_mixed_layer(
+        design, names ? (*names)[at] == "full_attention" : !listed || full[at],
+        [&](LayerShape& layer) { add_short_convolution(design, kernel, bias, layer); }, model);
   }
 }
 
@@ -372,14 +367,8 @@ void read_minimax(Config& config, ModelShape& model) {
     const bool linear = names   ? (*names)[at] == "linear_attention"
                         : types ? (*types)[at] == 0
                                 : i % 2 == 1;
-    LayerShape layer;
-    if (linear) {
-      add_lightning_attention(design, layer);
-    } else {
-      add_attention(design, layer);
-    }
-    add_feed_forward(design, layer);
-    finish_layer(design, layer, model);
+    add_mixed_layer(
+        design, !linear, [&](LayerShape& layer) { add_lightning_attention(design, layer); }, model);
   }
 }
 
