@@ -37,7 +37,9 @@ class GroupPrice final : public StagePrice {
         num_members_(members.size()) {
     for (const std::size_t member : members) {
       const Device& device = context.device(member);
-      if (device.sustained_flop_ratio < 1) slowed_.push_back(&device);
+      const auto same = [&](const Device* seen) { return seen->name == device.name; };
+      if (device.sustained_flop_ratio < 1 && std::none_of(slowed_.begin(), slowed_.end(), same))
+        slowed_.push_back(&device);
     }
     if (!slowed_.empty()) rules_ = rules_of(context);
   }
@@ -110,8 +112,8 @@ class GroupPrice final : public StagePrice {
   std::shared_ptr<const Profile> profile_;
   std::int32_t kv_bitwidth_;
   std::size_t num_members_;
-  std::vector<const Device*> slowed_;
-  KernelSet rules_;  ///< where any is
+  std::vector<const Device*> slowed_;  ///< one of each type
+  KernelSet rules_;                    ///< where any is
 };
 
 /// Devices of several types with equal shards: what follows waits for the slowest.
