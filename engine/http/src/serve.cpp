@@ -71,7 +71,7 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
 serving::Replica engine_for(const ServeRequest& request) {
   serving::Replica engine = request.engine;
   const lm::LanguageModel& model = *request.model;
-  engine.kv_bytes_per_token = run::kv_token_bytes(model);
+  engine.kv_bytes_per_token = model.kv_bytes_per_token();
   if (engine.kv_blocks == 0) {
     const serving::EngineOptions& o = engine.engine;
     const std::int64_t context =

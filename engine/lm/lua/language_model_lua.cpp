@@ -74,12 +74,6 @@ std::string summary_of(const LoadedModel& loaded) {
                      model.num_threads() == 1 ? "" : "s");
 }
 
-// Of what a cache holds: 16 stands for dtype.
-double kv_bits_of(const lm::LoadRequest& request) {
-  if (request.kv_bitwidth == 8) return 8;
-  return request.dtype == kernels::Real::f32 ? 32 : 16;
-}
-
 // Layers in a row that are kept alike are one line.
 std::string describe(const LoadedModel& loaded) {
   const lm::LanguageModel& model = *loaded.model;
@@ -95,7 +89,7 @@ std::string describe(const LoadedModel& loaded) {
   }
   text += fmt::format("\n  keys and values: {}, {} a token",
                       model.request().kv_bitwidth == 8 ? "8 bits" : name_of(model.request().dtype),
-                      format_bytes(model.shape().kv_bytes_per_token(kv_bits_of(model.request()))));
+                      format_bytes(model.kv_bytes_per_token()));
   text += fmt::format("\n  loaded in {} from {}", format_seconds(loaded.load_s),
                       quote(model.request().path, 300));
   return text;

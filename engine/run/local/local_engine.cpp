@@ -9,18 +9,12 @@
 
 namespace tessera::run {
 
-double kv_token_bytes(const lm::LanguageModel& model) {
-  const lm::LoadRequest& kept = model.request();
-  const double bits = kept.kv_bitwidth == 8 ? 8 : kept.dtype == kernels::Real::f32 ? 32 : 16;
-  return model.shape().kv_bytes_per_token(bits);
-}
-
 namespace {
 
 void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
                   const std::string& path) {
   const double bytes =
-      kv_token_bytes(model) * static_cast<double>(engine.kv_blocks * engine.engine.block_size);
+      model.kv_bytes_per_token() * static_cast<double>(engine.kv_blocks * engine.engine.block_size);
   if (bytes <= workers::machine_memory_bytes()) return;
   refuse(ErrorCode::out_of_range, path,
          "{} KV blocks of {} tokens take {}, this machine has {}; give kv_blocks", engine.kv_blocks,

@@ -135,6 +135,14 @@ class LanguageModel {
   virtual std::string describe_layer(std::int64_t layer_index) const = 0;
   virtual int num_threads() const = 0;
 
+  /// Of keys and values of a token, over all layers of the model, as its caches keep them.
+  double kv_bytes_per_token() const {
+    const double bits = request().kv_bitwidth == 8              ? 8
+                        : request().dtype == kernels::Real::f32 ? 32
+                                                                : 16;
+    return shape().kv_bytes_per_token(bits);
+  }
+
   virtual std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,
                                               std::int64_t block_size = kBlockTokens) const = 0;
 

@@ -11,9 +11,6 @@
 /// One engine in this process, as a deployment describes it and a model runs it.
 namespace tessera::run {
 
-/// Of keys and values of a token, over all layers, as the model keeps them.
-double kv_token_bytes(const lm::LanguageModel& model);
-
 /// The one engine of a deployment, with the model's context where it says none.
 /// @param path named in errors. @throws Error{unsupported} naming what does not run in one process,
 /// Error{out_of_range} for a context beyond the model's or blocks beyond the machine's memory
