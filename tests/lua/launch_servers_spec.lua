@@ -56,6 +56,29 @@ describe("a GGUF file that was named", function()
   end)
 end)
 
+describe("a folder that was named", function()
+  it("is planned for where its tensors are those of its configuration", function()
+    local taken = require "tessera.cli.taken"
+    local origin = debug.getinfo(1, "S").source:match "^@(.*)/" .. "/../reference/decoders/arcee/"
+    local config = core.from_json(core.read_file(origin .. "config.json"))
+    local function model_with(changes)
+      local own = {}
+      for key, value in pairs(config) do own[key] = value end
+      for key, value in pairs(changes) do own[key] = value end
+      local folder = fresh()
+      core.write_folder(folder, {
+        { name = "config.json", text = core.to_json(own) },
+        { name = "model.safetensors", text = core.read_file(origin .. "model.safetensors") },
+      }, false)
+      return taken.model { model = folder }
+    end
+    assert.equal(config.num_hidden_layers, model_with {} .num_layers)
+    raises("invalid_argument", "has the shape [48, ", function() model_with { intermediate_size = 64 } end)
+    raises("invalid_argument", "names a quantisation (gptq)",
+      function() model_with { quantization_config = { quant_method = "gptq", bits = 4 } } end)
+  end)
+end)
+
 describe("the checkpoint of a name", function()
   it("is the id as typed; a bare name means the instruction-tuned model", function()
     for _, case in ipairs {

@@ -139,7 +139,9 @@ std::vector<std::string> kept_modules(const Json& config, const std::string& fol
   std::vector<std::string> names;
   for (const Json* at : {&config, entry_of(config, "text_config")}) {
     if (at == nullptr) continue;
-    if (const Json* quantised = entry_of(*at, "quantization_config")) add_names(*quantised, names);
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      if (const Json* quantised = entry_of(*at, key)) add_names(*quantised, names);
+    }
   }
   const std::string beside = (std::filesystem::path(folder) / "hf_quant_config.json").string();
   if (file_kind(beside) != FileKind::file) return names;

@@ -148,27 +148,47 @@ StoredFormat of_method(const Json& quantised) {
   return out;
 }
 
+StoredFormat of_config(const Json& quantised, const std::string& key, const std::string& path) {
+  if (!quantised.is_object() || quantised.empty()) {
+    refuse(ErrorCode::invalid_argument, path,
+           "{} is no object that says a quant_method; of a checkpoint of numbers leave it out",
+           key);
+  }
+  StoredFormat out = of_method(quantised);
+  if (!out.format) {
+    refuse(ErrorCode::invalid_argument, path,
+           "{}.quant_method is missing, so nobody knows how the weights are stored", key);
+  }
+  return out;
+}
+
+std::string words(const StoredFormat& one) {
+  return one.bits ? fmt::format("{} of {:g} bits", *one.format, *one.bits) : *one.format;
+}
+
 }  // namespace
 
 StoredFormat stored_format(const Json& config, const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  const Json* text = member(config, "text_config");
   StoredFormat out;
-  for (const Json* at : {&config, member(config, "text_config")}) {
-    const Json* found = at == nullptr ? nullptr : member(*at, "quantization_config");
+  std::string said_by;
+  // The second name is compressed-tensors' first one.
+  for (const auto& [object, key] : {std::pair{&config, "quantization_config"},
+                                    {&config, "compression_config"},
+                                    {text, "quantization_config"}}) {
+    const Json* found = object == nullptr ? nullptr : member(*object, key);
     if (found == nullptr) continue;
-    if (!found->is_object() || found->empty()) {
-      refuse(
-          ErrorCode::invalid_argument, path,
-          "quantization_config is no object that says a quant_method; of a checkpoint of numbers "
-          "leave it out");
-    }
-    out = of_method(*found);
-    if (!out.format) {
+    const std::string name = std::string(object == text ? "text_config." : "") + key;
+    const StoredFormat own = of_config(*found, name, path);
+    if (out.format && (own.format != out.format || own.bits != out.bits)) {
       refuse(ErrorCode::invalid_argument, path,
-             "quantization_config.quant_method is missing, so nobody knows how the weights are "
-             "stored");
+             "{} says {}, and {} of the same file {}; take away the one that is wrong", name,
+             words(own), said_by, words(out));
     }
-    break;
+    if (out.format) continue;
+    out = own;
+    said_by = name;
   }
   const std::string beside = (std::filesystem::path(folder) / "hf_quant_config.json").string();
   if (file_kind(beside) != FileKind::file) return out;
@@ -177,9 +197,6 @@ StoredFormat stored_format(const Json& config, const std::string& folder) {
   const StoredFormat other = found == nullptr ? StoredFormat{} : of_algorithm(*found);
   if (!out.format || !other.format) return out.format ? out : other;
   if (out.bits == other.bits) return out;
-  const auto words = [](const StoredFormat& one) {
-    return one.bits ? fmt::format("{} of {:g} bits", *one.format, *one.bits) : *one.format;
-  };
   refuse(
       ErrorCode::invalid_argument, beside,
       "quantization.quant_algo says {}, and quantization_config of the config.json beside it {}; "

@@ -266,6 +266,7 @@ std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& m
     }
   }
   finder.check_the_rest();
+  check_named_quantisation(weights, found);
   return found;
 }
 

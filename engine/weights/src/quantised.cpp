@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "tessera/core/error.h"
+#include "tessera/core/stored_format.h"
 #include "tessera/core/text.h"
 
 namespace tessera::weights {
@@ -42,6 +46,27 @@ void refuse_quantised(const Weights& weights, const QuantisedPart& part) {
                           quote(part.tensor->file, 300), quote(part.tensor->name, 100), part.format,
                           configured),
               part.tensor->name);
+}
+
+void check_named_quantisation(const Weights& weights, const std::vector<LinearWeight>& linears) {
+  if (weights.is_gguf() || !weights.config().is_object() || linears.empty()) return;
+  const std::string folder = std::filesystem::path(weights.config_path()).parent_path().string();
+  const StoredFormat stored = stored_format(weights.config(), folder);
+  if (!stored.format) return;
+  const auto is_numbers = [](const LinearWeight& linear) {
+    const DType dtype = linear.tensor->dtype;
+    return !linear.codes && (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 ||
+                             dtype == DType::f64);
+  };
+  if (!std::ranges::all_of(linears, is_numbers)) return;
+  const TensorInfo& first = *linears.front().tensor;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} names a quantisation ({}), and {} holds none: {} and all other "
+                          "matrices are numbers of {}; take the quantisation out of the "
+                          "configuration, or fetch the weights that it belongs to",
+                          quote(weights.config_path(), 300), *stored.format, quote(first.file, 300),
+                          quote(first.name, 100), to_string(first.dtype)),
+              first.name);
 }
 
 }  // namespace tessera::weights

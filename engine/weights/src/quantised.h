@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tessera/weights/linears.h"
 #include "tessera/weights/weights.h"
 
 // Checkpoints that are quantised already. Their values count only together with scales that lie in
@@ -20,5 +22,9 @@ std::optional<QuantisedPart> quantised_part(const Weights& weights, const std::s
 
 /// @throws Error{unsupported} that names the tensor, the format and what to do
 [[noreturn]] void refuse_quantised(const Weights& weights, const QuantisedPart& part);
+
+/// A configuration that names a quantisation has it in its matrices.
+/// @throws Error{invalid_argument} where all of these are plain numbers
+void check_named_quantisation(const Weights& weights, const std::vector<LinearWeight>& linears);
 
 }  // namespace tessera::weights

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local hub = require "tessera.launch.hub"
 local towers = require "tessera.models.towers"
+local weights = require "tessera.weights"
 
 local M = {}
 
@@ -14,8 +15,23 @@ local function read_once(read, name)
   return ok and object or name
 end
 
+-- A folder whose tensors are another model's than its configuration's is planned for neither. What is missing, or not
+-- read here, may be what a server reads.
+local function check_tensors(folder)
+  local has_weights = false
+  for _, name in ipairs(core.folder_files(folder)) do has_weights = has_weights or name:find "%.safetensors$" ~= nil end
+  if not has_weights then return end
+  local ok, problem = pcall(function() return weights.open(folder):bitwidths() end)
+  if not ok and problem.code == "invalid_argument" then error(problem, 0) end
+end
+
 --- The model that is named.
-function M.model(given) return read_once(core.model, given.model) end
+function M.model(given)
+  local model = read_once(core.model, given.model)
+  local folder = type(model) ~= "string" and model.checkpoint or nil
+  if hub.is_folder(folder) and not hub.is_gguf(folder) then check_tensors(folder) end
+  return model
+end
 
 -- Device and price of each --usd-per-hour.
 local function prices_of(given)

@@ -101,6 +101,21 @@ TEST(StoredFormatTest, IsRefusedWhereTheConfigurationNamesNone) {
   }
 }
 
+TEST(StoredFormatTest, RefusesTwoOfOneFile) {
+  const Json two = parse_json(R"({"quantization_config": {"quant_method": "gptq", "bits": 4},
+      "compression_config": {"quant_method": "fp8"}})",
+                              "");
+  test::expect_error(ErrorCode::invalid_argument,
+                     {"config.json", "compression_config says fp8 of 8 bits",
+                      "quantization_config of the same file gptq of 4 bits"},
+                     [&] { stored_format(two, "/m"); });
+  expect_format({R"({"compression_config": {"quant_method": "fp8"}})", "fp8", 8}, "/m");
+  expect_format({R"({"quantization_config": {"quant_method": "fp8"},
+      "text_config": {"quantization_config": {"quant_method": "fp8"}}})",
+                 "fp8", 8},
+                "/m");
+}
+
 // Layers 1 to 3 of 4, by every way of saying so.
 TEST(StoredFormatTest, LeavesWhatItLeavesIn16Bits) {
   ModelShape model;

@@ -257,6 +257,16 @@ TEST_F(Linears, ofQuantisedCheckpointsAreRefused) {
           with(kLlama, {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}}));
 }
 
+TEST_F(Linears, ofANamedQuantisationAreNotNumbers) {
+  const Json named =
+      with(kLlama, {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}});
+  const auto weights = open(named, kLlamaLayout);
+  expect_error(ErrorCode::invalid_argument,
+               {"config.json' names a quantisation (gptq)", "model.safetensors' holds none",
+                "q_proj.weight", "take the quantisation out"},
+               [&] { linears_of(*weights, model_of(*weights)); });
+}
+
 TEST_F(Linears, areThoseOfTheConfig) {
   // What is no part of a layer, in a file of its own.
   const auto opens = [&](const std::string& name, Shape shape) {
