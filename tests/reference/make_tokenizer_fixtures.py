@@ -20,6 +20,8 @@ CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = CONTRACTION + r"\p{N}{1,3}" + REST
 QWEN2 = CONTRACTION + r"\p{N}" + REST
+# Marks are letters.
+QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
 BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 
 TEXTS = [
@@ -140,10 +142,19 @@ def byte_level_families(folder, wikitext):
     )
     save(folder, "qwen2", qwen2, wikitext, as_dict(qwen2))
 
+    qwen35 = train_byte_level(
+        wikitext + " ax\u0331" * 5000,  # a mark that NFC does not join to its letter
+        pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN35), "isolated"), only_bytes]),
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        normalizer=normalizers.NFC(),
+    )
+    save(folder, "qwen35", qwen35, wikitext, as_dict(qwen35))
+    write_byte_level_gguf(folder / "qwen35" / "vocabulary.gguf", as_dict(qwen35), "qwen35")
+
     digits = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
     smollm = train_byte_level(wikitext, digits, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     save(folder, "smollm", smollm, wikitext, as_dict(smollm))
-    write_byte_level_gguf(folder / "smollm" / "vocabulary.gguf", as_dict(smollm))
+    write_byte_level_gguf(folder / "smollm" / "vocabulary.gguf", as_dict(smollm), "smollm")
 
     bloom = train_byte_level(
         wikitext, pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(BLOOM), "isolated"), only_bytes]), ["<unk>", "<s>", "</s>"]
@@ -165,12 +176,12 @@ def byte_level_families(folder, wikitext):
     save(folder, "falcon", falcon, wikitext, as_dict(falcon))
 
 
-def write_byte_level_gguf(path, tokenizer):
+def write_byte_level_gguf(path, tokenizer, pre):
     vocabulary = sorted(tokenizer["model"]["vocab"].items(), key=lambda entry: entry[1])
     special = {token["id"] for token in tokenizer["added_tokens"]}
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list([text for text, _ in vocabulary])
     writer.add_token_types([3 if token in special else 1 for _, token in vocabulary])
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])

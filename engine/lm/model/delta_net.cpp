@@ -17,34 +17,34 @@ class Head {
         weights_(weights),
         state_(state),
         index_(index),
-        group_(net.num_value_heads / net.num_key_heads),
         query_(static_cast<std::size_t>(net.key_dim)),
         key_(query_.size()),
-        value_(static_cast<std::size_t>(group_ * net.value_dim)),
-        seen_(static_cast<std::size_t>(net.value_dim)) {}
+        value_(static_cast<std::size_t>(net.value_dim)),
+        seen_(value_.size()) {}
 
   void take(const float* in, float* out) {
-    const std::int64_t width = net_.key_dim, values = group_ * net_.value_dim;
+    const std::int64_t width = net_.key_dim, group = net_.group(), heads = net_.num_value_heads;
     const std::int64_t keys = net_.num_key_heads * width;
-    const std::int64_t q = index_ * width, k = keys + q, v = 2 * keys + index_ * values;
-    const float* own = in + index_ * (2 * width + 2 * values);
-    const float* steps = in + net_.channels() + net_.values();
+    const std::int64_t q = index_ * width, k = keys + q;
+    const float* own = in + index_ * 2 * (width + group * net_.value_dim);
     convolve(net_.by_head ? own : in + q, q, query_);
     convolve(net_.by_head ? own + width : in + k, k, key_);
-    convolve(net_.by_head ? own + 2 * width : in + v, v, value_);
-    const float* gates =
-        net_.by_head ? own + 2 * width + values : in + net_.channels() + index_ * values;
-    const float* b = steps + index_ * group_ * (net_.by_head ? 2 : 1);
-    const float* a = b + (net_.by_head ? group_ : net_.num_value_heads);
     normalise(query_, 1 / std::sqrt(static_cast<float>(net_.key_dim)));
     normalise(key_, 1);
-    for (std::int64_t i = 0; i < group_; ++i) {
-      const std::int64_t head = index_ * group_ + i;
+    const float* steps = in + net_.channels() + net_.values();
+    for (std::int64_t i = 0; i < group; ++i) {
+      const std::int64_t head = net_.value_head(index_, i);
+      const std::int64_t first = head * net_.value_dim, v = 2 * keys + first;
+      const float* values = own + 2 * width + i * net_.value_dim;
+      convolve(net_.by_head ? values : in + v, v, value_);
+      const float* b = steps + (net_.steps_by_head ? 2 * group * index_ + i : head);
+      const float* a = b + (net_.steps_by_head ? group : heads);
       const auto at = static_cast<std::size_t>(head);
-      const float decay = std::exp(-weights_.decay[at] * softplus(a[i] + weights_.step_bias[at]));
-      recur(head, value_.data() + i * net_.value_dim, decay, sigmoid(b[i]),
-            out + head * net_.value_dim);
-      gate(gates + i * net_.value_dim, out + head * net_.value_dim);
+      const float decay = std::exp(-weights_.decay[at] * softplus(*a + weights_.step_bias[at]));
+      recur(head, value_.data(), decay, sigmoid(*b), out + first);
+      const float* gates =
+          net_.by_head ? values + group * net_.value_dim : in + net_.channels() + first;
+      gate(gates, out + first);
     }
   }
 
@@ -102,7 +102,7 @@ class Head {
   const DeltaNet& net_;
   const StateWeights& weights_;
   float* state_;
-  std::int64_t index_, group_;
+  std::int64_t index_;
   std::vector<float> query_, key_, value_, seen_;
 };
 

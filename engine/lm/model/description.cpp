@@ -203,7 +203,9 @@ class Reader {
                  .key_dim = size("linear_key_head_dim", kHeadDimRange),
                  .value_dim = size("linear_value_head_dim", kHeadDimRange),
                  .kernel = size("linear_conv_kernel_dim", {1, 1024}),
-                 .by_head = family_.state_by_head};
+                 .by_head = family_.state_by_head && !weights_.is_gguf(),
+                 .steps_by_head = family_.state_by_head,
+                 .tiled = weights_.is_gguf() && is_on({.key = "value_heads_tiled"})};
     if (net.num_value_heads % net.num_key_heads != 0) {
       refuse(fields_.path_of("linear_num_value_heads"), "{} heads do not split over the {} of keys",
              net.num_value_heads, net.num_key_heads);
@@ -244,9 +246,7 @@ class Reader {
       d.positions = Positions::none;
     if (d.positions != Positions::rotary) return;
     // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
-    d.interleaved =
-        family_.interleaved ||
-        (weights_.is_gguf() && (shape_.family == "llama" || shape_.family == "mixtral"));
+    d.interleaved = family_.interleaved || (weights_.is_gguf() && is_on({.key = "rows_permuted"}));
     const bool local = family_.local_theta.key != nullptr;
     add_rope(usual_rope(local ? "full_attention" : nullptr));
     if (local || family_.plain_in_windows) add_local_rope(local);

@@ -189,7 +189,8 @@ std::shared_ptr<const StateMixer> TensorReader::mixer(std::int64_t layer_index) 
   if (const TensorInfo* bias = read(Part::state_convolution).bias)
     weights.convolution_bias = values(*bias, channels);
   weights.decay = numbers(Part::state_decay, heads);
-  for (float& decay : weights.decay) decay = std::exp(decay);
+  // llama.cpp's converter has taken the exponent, and the sign.
+  for (float& decay : weights.decay) decay = weights_->is_gguf() ? -decay : std::exp(decay);
   weights.step_bias = numbers(Part::state_step_bias, heads);
   if (mamba) weights.skip = numbers(Part::state_skip, heads);
   weights.norm = numbers(Part::state_norm, net ? net->value_dim : mamba->inner());

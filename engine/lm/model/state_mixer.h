@@ -25,13 +25,20 @@ class StateMixer {
 struct DeltaNet {
   std::int64_t num_key_heads = 0, num_value_heads = 0;  ///< a key head serves several of values
   std::int64_t key_dim = 0, value_dim = 0;
-  std::int64_t kernel = 0;  ///< inputs that the convolution sees
-  bool by_head = false;     ///< columns of a key head lie together
+  std::int64_t kernel = 0;     ///< inputs that the convolution sees
+  bool by_head = false;        ///< columns q, k, v and z of a key head lie together
+  bool steps_by_head = false;  ///< so do its b and a
+  bool tiled = false;  ///< value heads of a key head lie apart, one in each round through these
 
   std::int64_t channels() const {
     return 2 * num_key_heads * key_dim + num_value_heads * value_dim;
   }
   std::int64_t values() const { return num_value_heads * value_dim; }
+  std::int64_t group() const { return num_value_heads / num_key_heads; }
+  /// Which one is the i-th that a key head serves.
+  std::int64_t value_head(std::int64_t key_head, std::int64_t i) const {
+    return tiled ? i * num_key_heads + key_head : key_head * group() + i;
+  }
   /// Columns of what goes in: q, k, v and gates z of all heads, then b and a of the value heads.
   /// By head: of each key head q, k, its values and their z; then of each the b and the a.
   std::int64_t columns() const { return channels() + values() + 2 * num_value_heads; }

@@ -26,6 +26,9 @@ enum TokenType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnu
 
 constexpr const char* kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// As kQwen2, with marks among the letters. Source: the tokenizer.json of Qwen3.5.
+constexpr const char* kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kGpt4o =
@@ -34,7 +37,7 @@ constexpr const char* kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
 
 // How the vocabularies that llama.cpp tells apart cut their text. Source: the tokenizer.json of
 // their models, and for `default_` llama.cpp, llama-vocab.cpp.
-enum class Cut { gpt2, digits, llama3, qwen2, falcon, bloom, tekken, gpt4o, default_ };
+enum class Cut { gpt2, digits, llama3, qwen2, qwen35, falcon, bloom, tekken, gpt4o, default_ };
 
 struct Pre {
   Cut cut;
@@ -47,18 +50,27 @@ const std::vector<Pre>& known_pres() {
       {Cut::gpt2,
        false,
        false,
-       {"gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "jina-es", "jina-de"}},
-      {Cut::digits, false, false, {"smollm", "starcoder", "refact", "command-r", "codeshell"}},
+       {"gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "jina-es", "jina-de",
+        "exaone4", "granite-docling", "mellum", "trillion"}},
+      {Cut::digits,
+       false,
+       false,
+       {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}},
       {Cut::llama3,
        true,
        true,
        {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}},
-      {Cut::llama3, false, false, {"dbrx", "smaug-bpe"}},
-      {Cut::qwen2, false, false, {"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"}},
+      {Cut::llama3, false, false, {"dbrx", "smaug-bpe", "chatglm-bpe"}},
+      {Cut::llama3, true, false, {"glm4", "glm5"}},
+      {Cut::qwen2,
+       false,
+       false,
+       {"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "solar-open"}},
+      {Cut::qwen35, false, false, {"qwen35"}},
       {Cut::falcon, false, false, {"falcon"}},
       {Cut::bloom, false, false, {"bloom", "gpt3-finnish"}},
       {Cut::tekken, true, true, {"tekken"}},
-      {Cut::gpt4o, false, false, {"gpt-4o", "llama4"}},
+      {Cut::gpt4o, false, false, {"gpt-4o", "llama4", "kanana2", "minimax-m2"}},
       {Cut::default_, false, false, {"default"}}};
   return all;
 }
@@ -200,6 +212,10 @@ class Reader {
       case Cut::qwen2:
         parts_.normalizers.push_back(std::make_unique<UnicodeNormalizer>(Form::nfc));
         add_split(kQwen2);
+        break;
+      case Cut::qwen35:
+        parts_.normalizers.push_back(std::make_unique<UnicodeNormalizer>(Form::nfc));
+        add_split(kQwen35);
         break;
       case Cut::falcon:
         add_class(is_punctuation, Behavior::contiguous);

@@ -3,90 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "gguf_architectures.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
 namespace tessera::weights {
 namespace {
-
-// A key of config.json and the key of the metadata, after "llama.", that says it.
-struct Spelling {
-  const char* config;
-  const char* gguf;
-  bool required = true;
-};
-
-struct Architecture {
-  const char* model_type;
-  std::vector<Spelling> spellings;
-};
-
-std::vector<Spelling> llama_spellings(std::vector<Spelling> others = {}) {
-  std::vector<Spelling> all = {{"num_hidden_layers", "block_count"},
-                               {"hidden_size", "embedding_length"},
-                               {"num_attention_heads", "attention.head_count"},
-                               {"num_key_value_heads", "attention.head_count_kv", false},
-                               {"head_dim", "attention.key_length", false},
-                               {"intermediate_size", "feed_forward_length"},
-                               {"max_position_embeddings", "context_length"},
-                               {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false},
-                               {"rope_theta", "rope.freq_base", false},
-                               {"rotary_dim", "rope.dimension_count", false}};
-  all.insert(all.end(), others.begin(), others.end());
-  return all;
-}
-
-// Source: convert_hf_to_gguf.py of llama.cpp, set_gguf_parameters of each model.
-const std::map<std::string, Architecture>& architectures() {
-  static const Spelling window = {"sliding_window", "attention.sliding_window", false};
-  static const Spelling active = {"num_experts_per_tok", "expert_used_count"};
-  static const Spelling epsilon = {"layer_norm_epsilon", "attention.layer_norm_epsilon", false};
-  static const Spelling attention_cap = {"attn_logit_softcapping", "attn_logit_softcapping", false};
-  static const Spelling final_cap = {"final_logit_softcapping", "final_logit_softcapping", false};
-  static const std::map<std::string, Architecture> all = {
-      {"bloom",
-       {"bloom",
-        {{"n_layer", "block_count"},
-         {"n_head", "attention.head_count"},
-         {"hidden_size", "embedding_length"},
-         {"n_inner", "feed_forward_length", false},
-         {"seq_length", "context_length"},
-         epsilon}}},
-      {"falcon",
-       {"falcon",
-        {{"num_hidden_layers", "block_count"},
-         {"num_attention_heads", "attention.head_count"},
-         {"num_kv_heads", "attention.head_count_kv", false},
-         {"hidden_size", "embedding_length"},
-         {"ffn_hidden_size", "feed_forward_length"},
-         {"max_position_embeddings", "context_length"},
-         {"rope_theta", "rope.freq_base", false},
-         epsilon}}},
-      {"gemma2", {"gemma2", llama_spellings({window, attention_cap, final_cap})}},
-      {"gemma3", {"gemma3_text", llama_spellings({window})}},
-      {"gpt2",
-       {"gpt2",
-        {{"n_layer", "block_count"},
-         {"n_head", "attention.head_count"},
-         {"n_embd", "embedding_length"},
-         {"n_inner", "feed_forward_length"},
-         {"n_positions", "context_length"},
-         epsilon}}},
-      {"llama", {"llama", llama_spellings()}},
-      {"mixtral", {"mixtral", llama_spellings({{"num_local_experts", "expert_count"}, active})}},
-      {"qwen2", {"qwen2", llama_spellings()}},
-      {"qwen3", {"qwen3", llama_spellings()}},
-      {"qwen3moe",
-       {"qwen3_moe", llama_spellings({{"num_experts", "expert_count"},
-                                      active,
-                                      {"moe_intermediate_size", "expert_feed_forward_length"}})}},
-  };
-  return all;
-}
 
 class Translation {
  public:
@@ -101,8 +26,9 @@ class Translation {
   }
 
   Json config() const {
-    const Architecture& architecture = find_architecture();
-    Json config = {{"model_type", architecture.model_type}};
+    const Architecture& architecture = known_architecture();
+    Json config = architecture.fixed;
+    config["model_type"] = architecture.model_type;
     for (const Spelling& spelling : architecture.spellings) {
       const Json* value = find(prefix_ + "." + spelling.gguf);
       if (value != nullptr) {
@@ -113,9 +39,12 @@ class Translation {
                     weights_.config_path());
       }
     }
+    for (const FlagByTensor& flag : architecture.flags) config[flag.config] = has(flag.tensor);
     config["vocab_size"] = vocab_size();
     config["tie_word_embeddings"] = !has("output.weight");
+    config["rows_permuted"] = architecture.permuted;
     add_choices(config);
+    add_kinds_of_layers(config);
     add_rope_scaling(config);
     return config;
   }
@@ -133,19 +62,21 @@ class Translation {
     const auto found = metadata_.find(key);
     return found == metadata_.end() ? nullptr : &*found;
   }
+  std::int64_t number_of(const std::string& key) const {
+    const Json* found = find(key);
+    return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  }
   bool has(const char* tensor) const { return weights_.find(tensor) != nullptr; }
 
   // llama.cpp files Mixtral under "llama".
-  const Architecture& find_architecture() const {
+  const Architecture& known_architecture() const {
     const Json* experts = find("llama.expert_count");
     const bool mixtral = prefix_ == "llama" && experts != nullptr && *experts != 0;
-    const auto found = architectures().find(mixtral ? "mixtral" : prefix_);
-    if (found != architectures().end()) return found->second;
-    std::vector<std::string> known;
-    for (const auto& [name, architecture] : architectures()) known.push_back(name);
+    const Architecture* found = find_architecture(mixtral ? "mixtral" : prefix_);
+    if (found != nullptr) return *found;
     throw Error(ErrorCode::unsupported,
                 fmt::format("{}: the architecture {} is not understood; known: {}", where_,
-                            quote(prefix_), join(known, ", ")),
+                            quote(prefix_), join(known_architectures(), ", ")),
                 weights_.config_path());
   }
 
@@ -170,14 +101,66 @@ class Translation {
       const bool all = kv_heads != nullptr && *kv_heads == config["num_attention_heads"];
       config["multi_query"] = one;
       config["new_decoder_architecture"] = has("blk.0.attn_norm_2.weight") || !(one || all);
-      config["bias"] = has("blk.0.attn_qkv.bias");
-    } else if (prefix_ == "llama") {
-      config["attention_bias"] = has("blk.0.attn_output.bias");
-      config["mlp_bias"] = has("blk.0.ffn_down.bias");
-    } else if (prefix_ == "qwen3moe") {
-      config["norm_topk_prob"] = true;  // llama.cpp has no key for it
+    } else if (prefix_ == "starcoder") {
+      config["multi_query"] = number_of("starcoder.attention.head_count_kv") == 1;
     } else if (prefix_ == "gemma2" || prefix_ == "gemma3") {
       add_query_scalar(config);
+    } else if (prefix_ == "olmo2" && config.contains("sliding_window")) {
+      config["model_type"] = "olmo3";
+    } else if (prefix_ == "phi3" && config.value("sliding_window", Json()) == 0) {
+      config.erase("sliding_window");
+    }
+    if (prefix_ == "chatglm") add_head_width(config);
+    if (prefix_ == "granitehybrid") add_mamba(config);
+    const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
+    const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
+    if (config.contains("linear_num_value_heads") && heads > 0 && inner % heads == 0)
+      config["linear_value_head_dim"] = inner / heads;
+  }
+
+  // Layers without key heads mix by a state; positions are turned where a scaling is said.
+  void add_mamba(Json& config) const {
+    const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
+    const std::int64_t hidden = number_of(prefix_ + ".embedding_length");
+    if (hidden > 0 && inner % hidden == 0) config["mamba_expand"] = inner / hidden;
+    const Json* turned = find(prefix_ + ".rope.scaling.finetuned");
+    config["position_embedding_type"] =
+        turned != nullptr && *turned == false ? Json() : Json("rope");
+    const Json* heads = find(prefix_ + ".attention.head_count_kv");
+    if (heads == nullptr || !heads->is_array()) return;
+    Json types = Json::array(), most = 0;
+    for (const Json& own : *heads) {
+      types.push_back(own == 0 ? "mamba" : "attention");
+      if (own.is_number() && own > most) most = own;
+    }
+    config["layer_types"] = types;
+    config["num_key_value_heads"] = most;
+  }
+
+  // Where no key says it.
+  void add_head_width(Json& config) const {
+    const TensorInfo* queries = weights_.find("blk.0.attn_q.weight");
+    const std::int64_t heads = number_of(prefix_ + ".attention.head_count");
+    if (queries != nullptr && !queries->shape.empty() && heads > 0)
+      config["head_dim"] = queries->shape.front() / heads;
+  }
+
+  // Which layers have a window and which keep a state, where that is written by layer.
+  void add_kinds_of_layers(Json& config) const {
+    const Json* windows = find(prefix_ + ".attention.sliding_window_pattern");
+    const Json* states = find(prefix_ + ".attention.recurrent_layers");
+    const Json* interval = find(prefix_ + ".full_attention_interval");
+    const auto add = [&](const Json& list, const char* in, const char* out) {
+      Json types = Json::array();
+      for (const Json& layer : list) types.push_back(layer == true ? in : out);
+      config["layer_types"] = types;
+    };
+    if (windows != nullptr && windows->is_array())
+      add(*windows, "sliding_attention", "full_attention");
+    if (states != nullptr && states->is_array()) {
+      add(*states, "linear_attention", "full_attention");
+    } else if (interval != nullptr) {
+      config["full_attention_interval"] = *interval;
     }
   }
 
@@ -210,6 +193,7 @@ class Translation {
     copy("beta_fast", "yarn_beta_fast");
     copy("beta_slow", "yarn_beta_slow");
     copy("original_max_position_embeddings", "original_context_length");
+    if (prefix_ == "gpt-oss") scaling["truncate"] = false;  // as it was published
     config["rope_scaling"] = scaling;
   }
 

@@ -135,7 +135,7 @@ class Finder {
   std::vector<const TensorInfo*> pieces_in(std::int64_t layer_index,
                                            const LinearShape& linear) const {
     std::vector<const TensorInfo*> pieces;
-    for (const std::string& pattern : pieces_of(linear.name)) {
+    for (const std::string& pattern : pieces_of(linear.name, weights_.is_gguf())) {
       const TensorInfo* piece = weights_.find(prefix_ + filled(pattern, layer_index, 0));
       if (piece == nullptr || may_be_codes(*piece)) return {};
       pieces.push_back(piece);
@@ -149,7 +149,7 @@ class Finder {
         const std::string name = prefix + filled(place.pattern, 0, 0);
         if (weights_.find(name) != nullptr || quantised_part(weights_, name)) return true;
       }
-      for (const std::string& piece : pieces_of(linear.name)) {
+      for (const std::string& piece : pieces_of(linear.name, weights_.is_gguf())) {
         if (weights_.find(prefix + filled(piece, 0, 0)) != nullptr) return true;
       }
     }

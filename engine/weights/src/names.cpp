@@ -194,6 +194,18 @@ Names gguf_names() {
                                   {tensor + ".{e}.weight"}};
     names["shared_expert." + linear] = {{tensor + "_shexp.weight"}};
   }
+  names["linear_attn.in_proj_qkvz"] = {{layer + "attn_qkv.weight"}};
+  names["linear_attn.in_proj_ba"] = {{layer + "ssm_ba.weight"}};
+  names["linear_attn.out_proj"] = names["mamba.out_proj"] = {{layer + "ssm_out.weight"}};
+  names["mamba.in_proj"] = {{layer + "ssm_in.weight"}};
+  return names;
+}
+
+// Families whose gate and up llama.cpp leaves in one matrix.
+Names gguf_names_with_fused_gate() {
+  Names names = gguf_names();
+  for (const char* linear : {"gate_proj", "up_proj"})
+    names[linear] = {{"blk.{}.ffn_up.weight", Fused::gate_up}};
   return names;
 }
 
@@ -222,22 +234,25 @@ const Names& names_of(const std::string& family) {
 }  // namespace
 
 std::vector<Place> places_of(const std::string& family, const std::string& linear, bool gguf) {
-  static const Names in_gguf = gguf_names();
-  const Names& names = gguf ? in_gguf : names_of(family);
+  static const Names in_gguf = gguf_names(), fused_in_gguf = gguf_names_with_fused_gate();
+  const bool fused = family == "glm" || family == "glm4" || family == "phi3";
+  const Names& names = !gguf ? names_of(family) : fused ? fused_in_gguf : in_gguf;
   const auto found = names.find(linear);
   if (found != names.end()) return found->second;
   throw Error(ErrorCode::unsupported, "the names of tensors of the family " + quote(family) +
                                           " are not known for " + quote(linear));
 }
 
-// Qwen3.5 keeps what Qwen3-Next has in one.
-std::vector<std::string> pieces_of(const std::string& linear) {
-  const auto both = [](const char* first, const char* second) {
-    const std::string folder = "layers.{}.linear_attn.";
+// Qwen3.5 keeps what Qwen3-Next has in one, and so does llama.cpp of both.
+std::vector<std::string> pieces_of(const std::string& linear, bool gguf) {
+  const auto both = [&](const char* first, const char* second) {
+    const std::string folder = gguf ? "blk.{}." : "layers.{}.linear_attn.";
     return std::vector<std::string>{folder + first + ".weight", folder + second + ".weight"};
   };
-  if (linear == "linear_attn.in_proj_qkvz") return both("in_proj_qkv", "in_proj_z");
-  if (linear == "linear_attn.in_proj_ba") return both("in_proj_b", "in_proj_a");
+  if (linear == "linear_attn.in_proj_qkvz")
+    return gguf ? both("attn_qkv", "attn_gate") : both("in_proj_qkv", "in_proj_z");
+  if (linear == "linear_attn.in_proj_ba")
+    return gguf ? both("ssm_beta", "ssm_alpha") : both("in_proj_b", "in_proj_a");
   return {};
 }
 

@@ -32,7 +32,7 @@ std::vector<Place> places_of(const std::string& family, const std::string& linea
 
 /// Tensors whose rows, one after the other, are those of a linear that other files keep as one:
 /// patterns as in Place; none for most linears.
-std::vector<std::string> pieces_of(const std::string& linear);
+std::vector<std::string> pieces_of(const std::string& linear, bool gguf);
 
 /// What stands before the names of layers in a file, "" first: "model.", "transformer.", ...
 const std::vector<std::string>& name_prefixes();

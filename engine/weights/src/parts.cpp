@@ -121,13 +121,20 @@ const Stems& gguf_stems(const Weights& weights) {
                               {Part::lm_head, {"output"}},
                               {Part::rope_factors, {"rope_freqs"}},
                               {Part::attention_norm, {"blk.{}.attn_norm"}},
-                              {Part::ffn_norm, {"blk.{}.ffn_norm"}},
+                              {Part::ffn_norm, {"blk.{}.ffn_norm", "blk.{}.post_attention_norm"}},
                               {Part::attention_post_norm, {"blk.{}.post_attention_norm"}},
                               {Part::ffn_post_norm, {"blk.{}.post_ffw_norm"}},
                               {Part::q_norm, {"blk.{}.attn_q_norm"}},
                               {Part::k_norm, {"blk.{}.attn_k_norm"}},
                               {Part::router, {"blk.{}.ffn_gate_inp"}},
-                              {Part::shared_expert_gate, {"blk.{}.ffn_gate_inp_shexp"}}};
+                              {Part::router_correction, {"blk.{}.exp_probs_b.bias"}},
+                              {Part::shared_expert_gate, {"blk.{}.ffn_gate_inp_shexp"}},
+                              {Part::sinks, {"blk.{}.attn_sinks"}},
+                              {Part::state_convolution, {"blk.{}.ssm_conv1d"}},
+                              {Part::state_decay, {"blk.{}.ssm_a"}},
+                              {Part::state_step_bias, {"blk.{}.ssm_dt.bias"}},
+                              {Part::state_skip, {"blk.{}.ssm_d"}},
+                              {Part::state_norm, {"blk.{}.ssm_norm"}}};
   static const Stems two_norms = [] {
     Stems stems = usual;
     stems[Part::attention_norm] = {"blk.{}.attn_norm_2"};

@@ -35,7 +35,12 @@ struct Expected {
 };
 
 /// The two prompts of a folder.
-inline std::vector<Expected> expected_of(const std::string& folder) {
+/// Of a GGUF file without logits of its own, those of the folder that it was made from.
+inline std::vector<Expected> expected_of(std::string folder) {
+  constexpr std::string_view kIn = "/gguf/";
+  const std::size_t at = folder.rfind(kIn);
+  if (at != std::string::npos && !std::filesystem::exists(folder + "/expected.safetensors"))
+    folder.replace(at, kIn.size(), "/");
   const auto file = weights::Weights::open(folder + "/expected.safetensors");
   std::vector<Expected> found;
   for (const std::string index : {"0", "1"}) {

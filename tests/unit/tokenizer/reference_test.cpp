@@ -94,10 +94,10 @@ TEST(Tiktoken, CutsAndJoinsTexts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Family, Reference,
-                         testing::Values("gpt2", "opt", "roberta", "llama3", "qwen2", "smollm",
-                                         "bloom", "falcon", "llama2", "mistral", "gemma", "unigram",
-                                         "unigram_bytes", "word_level", "affixes", "split_removed",
-                                         "split_isolated", "split_contiguous",
+                         testing::Values("gpt2", "opt", "roberta", "llama3", "qwen2", "qwen35",
+                                         "smollm", "bloom", "falcon", "llama2", "mistral", "gemma",
+                                         "unigram", "unigram_bytes", "word_level", "affixes",
+                                         "split_removed", "split_isolated", "split_contiguous",
                                          "split_merged_with_previous", "split_merged_with_next",
                                          "split_removed_inverted", "split_isolated_inverted",
                                          "split_contiguous_inverted",
@@ -115,7 +115,13 @@ TEST_P(OfGguf, CutsAsTokenizerJsonDoes) {
   EXPECT_EQ(tokenizer->eos_token_id(), 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Family, OfGguf, testing::Values("smollm", "mistral"),
+// In a piece with its letter, where Qwen 2 would cut before it.
+TEST(Qwen35, KeepsAMarkWithItsLetter) {
+  for (const std::string file : {"qwen35", "qwen35/vocabulary.gguf"})
+    EXPECT_EQ(Tokenizer::load(test::fixture(file))->encode(" ax\u0331"), Ids{297}) << file;
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, OfGguf, testing::Values("smollm", "mistral", "qwen35"),
                          [](const auto& family) { return family.param; });
 
 class OfSentencePiece : public testing::TestWithParam<std::string> {};

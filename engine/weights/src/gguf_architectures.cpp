@@ -1,0 +1,227 @@
+// Source: llama.cpp's convert_hf_to_gguf.py and conversion/, set_gguf_parameters and modify_tensors
+// of each model, and what src/models/ takes without a key.
+#include "gguf_architectures.h"
+
+#include <map>
+
+namespace tessera::weights {
+namespace {
+
+using Table = std::map<std::string, Architecture, std::less<>>;
+using Spellings = std::vector<Spelling>;
+
+Spellings llama_spellings(const Spellings& others = {}) {
+  Spellings all = {{"num_hidden_layers", "block_count"},
+                   {"hidden_size", "embedding_length"},
+                   {"num_attention_heads", "attention.head_count"},
+                   {"num_key_value_heads", "attention.head_count_kv", false},
+                   {"head_dim", "attention.key_length", false},
+                   {"intermediate_size", "feed_forward_length"},
+                   {"max_position_embeddings", "context_length"},
+                   {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false},
+                   {"rope_theta", "rope.freq_base", false},
+                   {"rotary_dim", "rope.dimension_count", false}};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+Spellings gpt_spellings(const Spellings& others = {}) {
+  Spellings all = {{"n_layer", "block_count"},
+                   {"n_head", "attention.head_count"},
+                   {"layer_norm_epsilon", "attention.layer_norm_epsilon", false}};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+constexpr Spelling kWindow{"sliding_window", "attention.sliding_window", false};
+constexpr Spelling kActive{"num_experts_per_tok", "expert_used_count"};
+constexpr Spelling kExpertWidth{"moe_intermediate_size", "expert_feed_forward_length"};
+constexpr Spelling kAttentionCap{"attn_logit_softcapping", "attn_logit_softcapping", false};
+constexpr Spelling kFinalCap{"final_logit_softcapping", "final_logit_softcapping", false};
+constexpr Spelling kLogitScale{"logit_scale", "logit_scale", false};
+constexpr Spelling kLayerNormEps{"layer_norm_eps", "attention.layer_norm_epsilon", false};
+
+const std::vector<FlagByTensor> kBiases = {{"attention_bias", "blk.0.attn_output.bias"},
+                                           {"mlp_bias", "blk.0.ffn_down.bias"}};
+const std::vector<FlagByTensor> kQkvBias = {{"attention_bias", "blk.0.attn_q.bias"}};
+const std::vector<FlagByTensor> kUseBias = {{"use_bias", "blk.0.attn_output.bias"}};
+
+void add_llamas(Table& table) {
+  table["llama"] = {"llama", llama_spellings(), kBiases, Json::object(), true};
+  table["mixtral"] = {"mixtral",
+                      llama_spellings({{"num_local_experts", "expert_count"}, kActive}),
+                      {},
+                      Json::object(),
+                      true};
+  // Ministral 3 is filed so, and what scales its queries at long contexts is no size.
+  table["mistral3"] = {"ministral3", llama_spellings({kWindow}), {}, Json::object(), true};
+  table["arcee"] = {"arcee", llama_spellings(), kBiases, Json::object(), true};
+  table["smollm3"] = {"smollm3", llama_spellings(), kBiases, Json::object(), true};
+  for (const char* same : {"qwen2", "qwen3", "seed_oss"}) table[same] = {same, llama_spellings()};
+  table["seed_oss"].flags = {{"attention_bias", "blk.0.attn_q.bias"},
+                             {"attention_out_bias", "blk.0.attn_output.bias"}};
+  // OLMo 3 too.
+  table["olmo2"] = {"olmo2", llama_spellings({kWindow})};
+  table["ernie4_5"] = {"ernie4_5", llama_spellings(), kUseBias};
+  table["exaone4"] = {"exaone4", llama_spellings({kWindow})};
+  table["hunyuan-dense"] = {"hunyuan_v1_dense", llama_spellings(), kBiases};
+  table["chatglm"] = {"glm", llama_spellings(), kQkvBias};
+  table["glm4"] = {"glm4", llama_spellings(), kQkvBias};
+  table["phi3"] = {"phi3", llama_spellings({kWindow})};
+  table["olmo"] = {"olmo",
+                   llama_spellings({{"clip_qkv", "attention.clamp_kqv", false}}),
+                   {},
+                   Json::object(),
+                   true};
+  table["granite"] = {"granite",
+                      llama_spellings({{"attention_multiplier", "attention.scale", false},
+                                       {"embedding_multiplier", "embedding_scale", false},
+                                       {"residual_multiplier", "residual_scale", false},
+                                       {"logits_scaling", "logit_scale", false}}),
+                      kBiases, Json::object(), true};
+  table["gemma"] = {"gemma", llama_spellings()};
+  table["gemma2"] = {"gemma2", llama_spellings({kWindow, kAttentionCap, kFinalCap})};
+  table["gemma3"] = {"gemma3_text", llama_spellings({kWindow})};
+}
+
+void add_layer_norms(Table& table) {
+  table["command-r"] = {"cohere",
+                        llama_spellings({kLogitScale, kLayerNormEps}),
+                        {{"use_qk_norm", "blk.0.attn_q_norm.weight"}}};
+  table["cohere2"] = {"cohere2", llama_spellings({kLogitScale, kLayerNormEps, kWindow})};
+  table["gptneox"] = {
+      "gpt_neox",
+      llama_spellings({kLayerNormEps, {"use_parallel_residual", "use_parallel_residual", false}})};
+  table["nemotron"] = {
+      "nemotron", llama_spellings({{"norm_eps", "attention.layer_norm_epsilon", false}}), kBiases};
+  table["phi2"] = {"phi", llama_spellings({kLayerNormEps})};
+  table["stablelm"] = {
+      "stablelm",
+      llama_spellings({kLayerNormEps, {"use_parallel_residual", "use_parallel_residual", false}}),
+      {{"use_qkv_bias", "blk.0.attn_q.bias"}, {"qk_layernorm", "blk.0.attn_q_norm.weight"}}};
+  table["starcoder2"] = {"starcoder2",
+                         llama_spellings({{"norm_epsilon", "attention.layer_norm_epsilon", false}}),
+                         kUseBias};
+}
+
+void add_gpts(Table& table) {
+  table["bloom"] = {"bloom", gpt_spellings({{"hidden_size", "embedding_length"},
+                                            {"n_inner", "feed_forward_length", false},
+                                            {"seq_length", "context_length"}})};
+  table["gpt2"] = {"gpt2", gpt_spellings({{"n_embd", "embedding_length"},
+                                          {"n_inner", "feed_forward_length"},
+                                          {"n_positions", "context_length"}})};
+  table["starcoder"] = {"gpt_bigcode", table["gpt2"].spellings};
+  table["falcon"] = {"falcon",
+                     {{"num_hidden_layers", "block_count"},
+                      {"num_attention_heads", "attention.head_count"},
+                      {"num_kv_heads", "attention.head_count_kv", false},
+                      {"hidden_size", "embedding_length"},
+                      {"ffn_hidden_size", "feed_forward_length"},
+                      {"max_position_embeddings", "context_length"},
+                      {"rope_theta", "rope.freq_base", false},
+                      {"layer_norm_epsilon", "attention.layer_norm_epsilon", false}},
+                     {{"bias", "blk.0.attn_qkv.bias"}}};
+}
+
+void add_experts(Table& table) {
+  const Json renormalised = {{"norm_topk_prob", true}};
+  table["qwen2moe"] = {
+      "qwen2_moe",
+      llama_spellings({{"num_experts", "expert_count"},
+                       kActive,
+                       kExpertWidth,
+                       {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}}),
+      {},
+      {{"norm_topk_prob", false}}};
+  table["qwen3moe"] = {"qwen3_moe",
+                       llama_spellings({{"num_experts", "expert_count"}, kActive, kExpertWidth}),
+                       {},
+                       renormalised};
+  table["olmoe"] = {"olmoe",
+                    llama_spellings({{"num_experts", "expert_count"}, kActive}),
+                    {},
+                    {{"norm_topk_prob", false}}};
+  const Spellings routed =
+      llama_spellings({{"n_routed_experts", "expert_count"},
+                       kActive,
+                       kExpertWidth,
+                       {"n_shared_experts", "expert_shared_count"},
+                       {"first_k_dense_replace", "leading_dense_block_count"},
+                       {"n_group", "expert_group_count", false},
+                       {"topk_group", "expert_group_used_count", false},
+                       {"routed_scaling_factor", "expert_weights_scale", false},
+                       {"norm_topk_prob", "expert_weights_norm", false}});
+  table["dots1"] = {"dots1", routed};
+  table["glm4moe"] = {
+      "glm4_moe",
+      routed,
+      {{"attention_bias", "blk.0.attn_q.bias"}, {"use_qk_norm", "blk.0.attn_q_norm.weight"}}};
+  table["granitemoe"] = {"granitemoe", table["granite"].spellings, {}, Json::object(), true};
+  for (const Spelling& one : {Spelling{"num_local_experts", "expert_count"}, kActive})
+    table["granitemoe"].spellings.push_back(one);
+  table["gpt-oss"] = {"gpt_oss",
+                      llama_spellings({{"num_local_experts", "expert_count"}, kActive, kWindow})};
+  table["minimax-m2"] = {"minimax_m2",
+                         llama_spellings({{"num_local_experts", "expert_count"}, kActive})};
+}
+
+// Layers that keep a state.
+void add_states(Table& table) {
+  const Spellings delta = {{"linear_conv_kernel_dim", "ssm.conv_kernel"},
+                           {"linear_key_head_dim", "ssm.state_size"},
+                           {"linear_num_key_heads", "ssm.group_count"},
+                           {"linear_num_value_heads", "ssm.time_step_rank"}};
+  const Json tiled = {{"value_heads_tiled", true}};
+  table["qwen35"] = {"qwen3_5_text", llama_spellings(delta), {}, tiled};
+  // Without a width of what is dense: all layers have experts.
+  Spellings experts = llama_spellings(delta);
+  for (Spelling& one : experts)
+    if (std::string_view(one.gguf) == "feed_forward_length") one.required = false;
+  for (const Spelling& one :
+       {Spelling{"num_experts", "expert_count"}, kActive, kExpertWidth,
+        Spelling{"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}})
+    experts.push_back(one);
+  table["qwen35moe"] = {"qwen3_5_moe_text", experts, {}, tiled};
+  table["qwen3next"] = {"qwen3_next", experts, {}, {{"norm_topk_prob", true}}};
+  table["granitehybrid"] = table["granitemoe"];
+  Architecture& granite = table["granitehybrid"];
+  granite.model_type = "granitemoehybrid";
+  for (const Spelling& one :
+       {Spelling{"shared_intermediate_size", "expert_shared_feed_forward_length", false},
+        {"mamba_d_conv", "ssm.conv_kernel"},
+        {"mamba_d_state", "ssm.state_size"},
+        {"mamba_n_groups", "ssm.group_count"},
+        {"mamba_n_heads", "ssm.time_step_rank"}})
+    granite.spellings.push_back(one);
+}
+
+const Table& rows() {
+  static const Table table = [] {
+    Table made;
+    add_llamas(made);
+    add_layer_norms(made);
+    add_gpts(made);
+    add_experts(made);
+    add_states(made);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace
+
+const Architecture* find_architecture(std::string_view name) {
+  const auto found = rows().find(name);
+  return found == rows().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> known_architectures() {
+  std::vector<std::string> names;
+  for (const auto& [name, row] : rows()) {
+    if (name != "mixtral") names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace tessera::weights
