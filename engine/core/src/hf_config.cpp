@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 
@@ -221,10 +222,13 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
   for (const Json& entry : *classes) {
     if (!entry.is_string()) config.fail("architectures", "an array of class names belongs here");
     const auto name = entry.get<std::string>();
-    // How early conversions of Llama 1 spelt it.
-    if (model_type == "llama" && name == "LLaMAForCausalLM") continue;
-    if (model_type == "mpt" && name == "MptForCausalLM") continue;  // transformers' own class
-    if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
+    // LLaMAForCausalLM, MptForCausalLM and ExaoneMoeForCausalLM are spelt in two ways.
+    const auto is_that = [&](const std::string& one) {
+      return std::ranges::equal(one, name, [](unsigned char x, unsigned char y) {
+        return std::tolower(x) == std::tolower(y);
+      });
+    };
+    if (std::ranges::none_of(accepted, is_that)) {
       refuse_family(config.path(), fmt::format("architectures says {}, which is not the decoder of "
                                                "model_type {}",
                                                quote(name), quote(model_type)));

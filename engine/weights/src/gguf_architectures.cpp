@@ -94,6 +94,8 @@ void add_layer_norms(Table& table) {
       llama_spellings({kLayerNormEps, {"use_parallel_residual", "use_parallel_residual", false}})};
   table["nemotron"] = {
       "nemotron", llama_spellings({{"norm_eps", "attention.layer_norm_epsilon", false}}), kBiases};
+  table["apertus"] = {"apertus", llama_spellings(), kQkvBias, Json::object(), true};
+  table["jais2"] = {"jais2", llama_spellings({kLayerNormEps}), kBiases};
   table["phi2"] = {"phi", llama_spellings({kLayerNormEps})};
   table["stablelm"] = {
       "stablelm",
@@ -157,6 +159,49 @@ void add_experts(Table& table) {
       "glm4_moe",
       routed,
       {{"attention_bias", "blk.0.attn_q.bias"}, {"use_qk_norm", "blk.0.attn_q_norm.weight"}}};
+  table["afmoe"] = {"afmoe",
+                    llama_spellings({{"num_experts", "expert_count"},
+                                     kActive,
+                                     kExpertWidth,
+                                     {"num_shared_experts", "expert_shared_count"},
+                                     {"num_dense_layers", "leading_dense_block_count", false},
+                                     kWindow})};
+  table["exaone-moe"] = {
+      "exaone_moe", llama_spellings({{"num_experts", "expert_count"},
+                                     kActive,
+                                     kExpertWidth,
+                                     {"num_shared_experts", "expert_shared_count"},
+                                     {"first_k_dense_replace", "leading_dense_block_count", false},
+                                     kWindow})};
+  table["ernie4_5-moe"] = {"ernie4_5_moe",
+                           llama_spellings({{"moe_num_experts", "expert_count"},
+                                            {"moe_k", "expert_used_count"},
+                                            kExpertWidth,
+                                            {"moe_num_shared_experts", "expert_shared_count"},
+                                            {"moe_layer_start_index", "leading_dense_block_count"},
+                                            {"moe_layer_interval", "interleave_moe_layer_step"}}),
+                           kUseBias};
+  table["llama4"] = {"llama4_text",
+                     {{"num_hidden_layers", "block_count"},
+                      {"hidden_size", "embedding_length"},
+                      {"num_attention_heads", "attention.head_count"},
+                      {"num_key_value_heads", "attention.head_count_kv"},
+                      {"head_dim", "attention.key_length", false},
+                      {"intermediate_size_mlp", "feed_forward_length"},
+                      {"intermediate_size", "expert_feed_forward_length"},
+                      {"max_position_embeddings", "context_length"},
+                      {"num_local_experts", "expert_count"},
+                      kActive,
+                      {"interleave_moe_layer_step", "interleave_moe_layer_step"},
+                      {"attention_chunk_size", "attention.chunk_size", false}}};
+  // Latent attention; what of its widths are no keys is added by gguf_config.
+  Spellings latent = routed;
+  for (const Spelling& one : {Spelling{"kv_lora_rank", "attention.kv_lora_rank"},
+                              {"qk_rope_head_dim", "rope.dimension_count"}})
+    latent.push_back(one);
+  for (Spelling& one : latent)
+    if (std::string_view(one.gguf) == "leading_dense_block_count") one.required = false;
+  table["deepseek2"] = {"deepseek_v2", latent};
   table["granitemoe"] = {"granitemoe", table["granite"].spellings, {}, Json::object(), true};
   for (const Spelling& one : {Spelling{"num_local_experts", "expert_count"}, kActive})
     table["granitemoe"].spellings.push_back(one);
@@ -184,8 +229,19 @@ void add_states(Table& table) {
     experts.push_back(one);
   table["qwen35moe"] = {"qwen3_5_moe_text", experts, {}, tiled};
   table["qwen3next"] = {"qwen3_next", experts, {}, {{"norm_topk_prob", true}}};
+  table["lfm2"] = {"lfm2", llama_spellings({{"conv_L_cache", "shortconv.l_cache"}}),
+                   {},     {{"block_auto_adjust_ff_dim", false}},
+                   false,  "full_attention",
+                   "conv"};
+  table["jamba"] = {"jamba", llama_spellings({{"num_experts", "expert_count"},
+                                              kActive,
+                                              {"mamba_d_conv", "ssm.conv_kernel"},
+                                              {"mamba_d_state", "ssm.state_size"},
+                                              {"mamba_dt_rank", "ssm.time_step_rank"}})};
   table["granitehybrid"] = table["granitemoe"];
   Architecture& granite = table["granitehybrid"];
+  granite.attends = "attention";
+  granite.keeps_state = "mamba";
   granite.model_type = "granitemoehybrid";
   for (const Spelling& one :
        {Spelling{"shared_intermediate_size", "expert_shared_feed_forward_length", false},

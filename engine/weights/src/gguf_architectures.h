@@ -29,6 +29,9 @@ struct Architecture {
   Json fixed = Json::object();  ///< what llama.cpp has in its code and no key for
   /// Rows of q and k lie so that the pairs which turn together are neighbours.
   bool permuted = false;
+  /// What layer_types calls layers with key heads and those without; null: that is not so told.
+  const char* attends = nullptr;
+  const char* keeps_state = nullptr;
 };
 
 /// @param name general.architecture; "mixtral" for a llama with experts

@@ -44,6 +44,7 @@ class Translation {
     config["tie_word_embeddings"] = !has("output.weight");
     config["rows_permuted"] = architecture.permuted;
     add_choices(config);
+    add_state_layers(architecture, config);
     add_kinds_of_layers(config);
     add_rope_scaling(config);
     return config;
@@ -66,7 +67,10 @@ class Translation {
     const Json* found = find(key);
     return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   }
-  bool has(const char* tensor) const { return weights_.find(tensor) != nullptr; }
+  static std::string layer_part(std::int64_t layer, const char* part) {
+    return "blk." + std::to_string(layer) + "." + part;
+  }
+  bool has(const std::string& tensor) const { return weights_.find(tensor) != nullptr; }
 
   // llama.cpp files Mixtral under "llama".
   const Architecture& known_architecture() const {
@@ -111,30 +115,66 @@ class Translation {
       config.erase("sliding_window");
     }
     if (prefix_ == "chatglm") add_head_width(config);
-    if (prefix_ == "granitehybrid") add_mamba(config);
+    if (prefix_ == "deepseek2") add_latents(config);
     const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
     const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
     if (config.contains("linear_num_value_heads") && heads > 0 && inner % heads == 0)
       config["linear_value_head_dim"] = inner / heads;
   }
 
-  // Layers without key heads mix by a state; positions are turned where a scaling is said.
-  void add_mamba(Json& config) const {
+  // Layers without key heads keep a state.
+  void add_state_layers(const Architecture& architecture, Json& config) const {
     const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
     const std::int64_t hidden = number_of(prefix_ + ".embedding_length");
-    if (hidden > 0 && inner % hidden == 0) config["mamba_expand"] = inner / hidden;
+    if (hidden > 0 && inner > 0 && inner % hidden == 0) config["mamba_expand"] = inner / hidden;
     const Json* turned = find(prefix_ + ".rope.scaling.finetuned");
-    config["position_embedding_type"] =
-        turned != nullptr && *turned == false ? Json() : Json("rope");
+    if (turned != nullptr && *turned == false) config["position_embedding_type"] = Json();
     const Json* heads = find(prefix_ + ".attention.head_count_kv");
     if (heads == nullptr || !heads->is_array()) return;
     Json types = Json::array(), most = 0;
     for (const Json& own : *heads) {
-      types.push_back(own == 0 ? "mamba" : "attention");
-      if (own.is_number() && own > most) most = own;
+      if (architecture.attends != nullptr)
+        types.push_back(own == 0 ? architecture.keeps_state : architecture.attends);
+      if (own.is_number_integer() && own > most) most = own;
     }
-    config["layer_types"] = types;
+    if (!types.empty()) config["layer_types"] = types;
     config["num_key_value_heads"] = most;
+    if (prefix_ == "jamba") add_periods(*heads, config);
+  }
+
+  // Of layers that attend, and of those with experts.
+  void add_periods(const Json& heads, Json& config) const {
+    std::vector<std::size_t> attend, routed;
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i] != 0) attend.push_back(i);
+      if (has(layer_part(static_cast<std::int64_t>(i), "ffn_gate_inp.weight"))) routed.push_back(i);
+    }
+    const auto add = [&](const std::vector<std::size_t>& at, const std::string& name) {
+      if (at.empty()) return;
+      config[name + "_layer_offset"] = at[0];
+      config[name + "_layer_period"] = at.size() > 1 ? at[1] - at[0] : heads.size();
+    };
+    add(attend, "attn");
+    add(routed, "expert");
+  }
+
+  // One head of the latent is what GGUF counts as key heads.
+  void add_latents(Json& config) const {
+    const auto width = [&](const char* key) {
+      const std::int64_t own = number_of(prefix_ + ".attention." + key + "_mla");
+      return own > 0 ? own : number_of(prefix_ + ".attention." + key);
+    };
+    config.erase("num_key_value_heads");
+    config.erase("head_dim");
+    const Json* rank = find(prefix_ + ".attention.q_lora_rank");
+    config["q_lora_rank"] = rank == nullptr ? Json() : *rank;
+    config["qk_nope_head_dim"] = width("key_length") - number_of(prefix_ + ".rope.dimension_count");
+    config["v_head_dim"] = width("value_length");
+    const std::int64_t layers = number_of(prefix_ + ".block_count");
+    std::int64_t dense = 0;
+    while (dense < layers && !has(layer_part(dense, "ffn_gate_inp.weight"))) ++dense;
+    config["first_k_dense_replace"] = dense;
+    if (has(layer_part(layers - 1, "exp_probs_b.bias"))) config["model_type"] = "deepseek_v3";
   }
 
   // Where no key says it.

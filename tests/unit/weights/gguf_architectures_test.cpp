@@ -1,0 +1,122 @@
+// Shapes of models that GGUF files describe and nothing here runs: keys as llama.cpp's conversion
+// writes them of small models of transformers 5.24, which counted the parameters (without the
+// buffers that correct a router, which files hold).
+#include "linear_layouts.h"
+
+namespace tessera::weights::gguf_architectures_test {
+namespace {
+
+struct Case {
+  std::string arch, family;
+  std::vector<std::pair<std::string, std::uint32_t>> numbers;
+  std::vector<std::int32_t> kv_heads;
+  std::vector<std::string> tensors;
+  std::int64_t num_parameters;
+};
+
+class OfShapeAlone : public Linears, public testing::WithParamInterface<Case> {};
+
+const std::vector<Case>& cases() {
+  static const std::vector<std::string> routed = {
+      "blk.1.ffn_gate_inp.weight", "blk.2.ffn_gate_inp.weight", "blk.3.ffn_gate_inp.weight"};
+  static const std::vector<Case> all = {
+      {"deepseek2",
+       "deepseek_v3",
+       {{"attention.head_count_kv", 1},
+        {"expert_count", 8},
+        {"expert_used_count", 2},
+        {"expert_feed_forward_length", 32},
+        {"expert_shared_count", 1},
+        {"leading_dense_block_count", 1},
+        {"attention.q_lora_rank", 24},
+        {"attention.kv_lora_rank", 16},
+        {"attention.key_length", 24},
+        {"attention.key_length_mla", 24},
+        {"attention.value_length_mla", 16},
+        {"rope.dimension_count", 8}},
+       {},
+       {"blk.1.ffn_gate_inp.weight", "blk.3.exp_probs_b.bias", "output.weight"},
+       244960 + 3 * 8},
+      {"jamba",
+       "jamba",
+       {{"ssm.conv_kernel", 4},
+        {"ssm.inner_size", 128},
+        {"ssm.state_size", 8},
+        {"ssm.time_step_rank", 4},
+        {"expert_count", 4},
+        {"expert_used_count", 2}},
+       {0, 0, 2, 0},
+       {routed[0], routed[2], "output.weight"},
+       298748},
+      {"lfm2", "lfm2", {{"shortconv.l_cache", 3}}, {0, 0, 2, 0}, {}, 142496},
+      {"llama4",
+       "llama4_text",
+       {{"attention.head_count_kv", 2},
+        {"attention.key_length", 16},
+        {"feed_forward_length", 128},
+        {"expert_count", 4},
+        {"expert_used_count", 1},
+        {"interleave_moe_layer_step", 1},
+        {"expert_feed_forward_length", 96}},
+       {},
+       {"output.weight"},
+       431680},
+      {"afmoe",
+       "afmoe",
+       {{"attention.head_count_kv", 2},
+        {"attention.key_length", 16},
+        {"expert_count", 4},
+        {"expert_used_count", 2},
+        {"expert_shared_count", 1},
+        {"expert_feed_forward_length", 32},
+        {"leading_dense_block_count", 1},
+        {"attention.sliding_window", 1024}},
+       {},
+       {"output.weight"},
+       190412},
+      {"ernie4_5-moe",
+       "ernie4_5_moe",
+       {{"attention.head_count_kv", 2},
+        {"expert_count", 4},
+        {"expert_used_count", 2},
+        {"interleave_moe_layer_step", 1},
+        {"leading_dense_block_count", 1},
+        {"expert_feed_forward_length", 32},
+        {"expert_shared_count", 2}},
+       {},
+       {},
+       185676},
+  };
+  return all;
+}
+
+TEST_P(OfShapeAlone, HasTheParametersThatTransformersCounts) {
+  const Case& one = GetParam();
+  test::GgufFile content;
+  content.word("general.architecture", one.arch)
+      .number(one.arch + ".block_count", 4)
+      .number(one.arch + ".embedding_length", 64)
+      .number(one.arch + ".attention.head_count", 4)
+      .number(one.arch + ".context_length", 64);
+  bool has_width = false;
+  for (const auto& [key, number] : one.numbers) {
+    content.number(one.arch + "." + key, number);
+    has_width = has_width || key == "feed_forward_length";
+  }
+  if (!has_width) content.number(one.arch + ".feed_forward_length", 96);
+  if (!one.kv_heads.empty()) {
+    content.key(one.arch + ".attention.head_count_kv", 9,
+                raw(5u) + raw<std::uint64_t>(one.kv_heads.size()) + raw(one.kv_heads));
+  }
+  content.tensor("token_embd.weight", {64, 96}, 0, raw(std::vector<float>(64 * 96)));
+  for (const std::string& name : one.tensors) content.tensor(name, {1}, 0, raw(1.0f));
+  const ModelShape model = model_of(*Weights::open(file("tiny.gguf", content.bytes())));
+  EXPECT_EQ(model.family, one.family);
+  EXPECT_EQ(model.num_parameters(), one.num_parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gguf, OfShapeAlone, testing::ValuesIn(cases()),
+                         [](const auto& one) { return one.param.family; });
+
+}  // namespace
+}  // namespace tessera::weights::gguf_architectures_test
