@@ -19,7 +19,7 @@ const std::vector<LuaVerb>& lua_verbs() {
       {"profile", "tessera.cli.profile", "", "measure layers on this machine, for plans",
        profile_verb_options()},
       {"compare", "tessera.cli.compare", "PLAN BENCH",
-       "a plan beside what vLLM's benchmark measured", compare_options()},
+       "a plan beside what benchmarks measured or a server says", compare_options()},
       {"quantise", "tessera.cli.quantise", "MODEL_DIR",
        "a quantised copy of a model that vLLM loads", quantise_verb_options()},
       {"indicator", "tessera.cli.indicator", "MODEL_DIR",

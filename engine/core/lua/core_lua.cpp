@@ -6,6 +6,7 @@
 #include "tessera/core/json.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/core/text.h"
+#include "tessera/core/text_file.h"
 #include "tessera/core/units.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
@@ -116,6 +117,12 @@ int read_text(lua_State* L) {
   return 1;
 }
 
+/// read_text(path): the same as UTF-8, whatever its byte order mark; raises for what is compressed.
+int read_decoded(lua_State* L) {
+  lua_kit::push_text(L, read_text_file(lua_kit::check_text(L, 1, "path")));
+  return 1;
+}
+
 /// file_kind(path): "file", "folder", "pipe", "socket" or "device"; nil where nothing is that may
 /// be read. Opens nothing, so a pipe is not waited for.
 int kind_of_file(lua_State* L) {
@@ -206,6 +213,7 @@ void register_core(lua_State* L) {
                             {"write_folder", lua_kit::guarded<write_folder>},
                             {"folder_files", lua_kit::guarded<folder_files>},
                             {"read_file", lua_kit::guarded<read_text>},
+                            {"read_text", lua_kit::guarded<read_decoded>},
                             {"file_kind", lua_kit::guarded<kind_of_file>},
                             {"start_read_log", lua_kit::guarded<start_log>},
                             {"take_read_log", lua_kit::guarded<take_log>},

@@ -25,14 +25,34 @@ std::size_t index_of(const std::vector<std::string>& names, std::string_view nam
 
 }  // namespace
 
-CsvReader::CsvReader(std::string_view text, std::string path)
-    : text_(text), path_(std::move(path)) {
+CsvReader::CsvReader(std::string_view text, std::string path, std::size_t first_line)
+    : text_(text), path_(std::move(path)), next_line_(first_line) {
   const std::size_t nul = text_.find('\0');
   if (nul != std::string_view::npos) {
     const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<long>(nul), '\n');
     refuse_at(static_cast<std::size_t>(line), "a NUL byte; this is no text in UTF-8 or ASCII");
   }
   if (text_.substr(0, 3) == "\xEF\xBB\xBF") at_ = 3;  // byte order mark of spreadsheets
+  separator_ = separator_of_first_row();
+}
+
+char CsvReader::separator_of_first_row() const {
+  for (std::size_t at = at_; at < text_.size();) {
+    const std::size_t end = std::min(text_.find('\n', at), text_.size());
+    const std::string_view row = trimmed(text_.substr(at, end - at));
+    at = end + 1;
+    if (row.empty() || row == "\r" || row.front() == '#') continue;
+    for (const char separator : {',', ';', '\t'}) {
+      // "0,0;512;64" without a header: a comma that is a point, between semicolons
+      if (separator == ',' && row.find(';') != std::string_view::npos &&
+          to_number(row.substr(0, row.find(','))) && row.front() != '"') {
+        continue;
+      }
+      if (row.find(separator) != std::string_view::npos) return separator;
+    }
+    break;
+  }
+  return ',';
 }
 
 void CsvReader::read_header() {
@@ -55,7 +75,7 @@ bool CsvReader::next() {
   unescaped_.clear();
   do {
     fields_.push_back(next_field());
-  } while (take(','));
+  } while (take(separator_));
   if (at_ < text_.size() && !take_newline()) refuse_at(next_line_, "text after a quoted field");
   if (!header_.empty() && fields_.size() != header_.size()) {
     refuse(fmt::format("{} fields where the header has {}", fields_.size(), header_.size()));
@@ -119,7 +139,7 @@ bool CsvReader::take_newline() {
 }
 
 void CsvReader::skip_blanks() {
-  while (peek() == ' ' || peek() == '\t') ++at_;
+  while (peek() == ' ' || (peek() == '\t' && separator_ != '\t')) ++at_;
 }
 
 void CsvReader::skip_blank_lines_and_comments() {
@@ -141,13 +161,23 @@ std::string_view CsvReader::next_field() {
     skip_blanks();
     return content;
   }
-  at_ = std::min(text_.find_first_of(",\n", start), text_.size());
+  const char ends[] = {separator_, '\n', '\0'};
+  at_ = std::min(text_.find_first_of(ends, start), text_.size());
   std::string_view raw = text_.substr(start, at_ - start);
   if (!raw.empty() && raw.back() == '\r' && peek() == '\n') {
     raw.remove_suffix(1);
     --at_;
   }
-  return trimmed(raw);
+  return separator_ == ';' ? with_point(trimmed(raw)) : trimmed(raw);
+}
+
+/// "0,5" as "0.5".
+std::string_view CsvReader::with_point(std::string_view field) {
+  const std::size_t comma = field.find(',');
+  if (comma == std::string_view::npos || field.find('.') != std::string_view::npos) return field;
+  std::string number(field);
+  number[comma] = '.';
+  return to_number(number) ? unescaped_.emplace_back(std::move(number)) : field;
 }
 
 std::string_view CsvReader::quoted_field() {

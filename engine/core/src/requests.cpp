@@ -9,15 +9,14 @@
 
 #include "tessera/core/csv.h"
 #include "tessera/core/error.h"
-#include "tessera/core/files.h"
 #include "tessera/core/request_columns.h"
+#include "tessera/core/request_table.h"
 #include "tessera/core/text.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kMaxArrival_s = 1e12;
-constexpr std::uint64_t kLargestFile = 1ull << 30;
 
 /// Takes a number of just so many digits.
 bool take_digits(std::string_view& text, std::size_t count, int& value) {
@@ -32,6 +31,19 @@ bool take(std::string_view& text, std::string_view any_of) {
   if (text.empty() || any_of.find(text.front()) == std::string_view::npos) return false;
   text.remove_prefix(1);
   return true;
+}
+
+/// Seconds that a clock is ahead of UTC, by what stands behind its time: nothing, "Z", "+02:00",
+/// "-0730" or "+00".
+std::optional<int> offset_s(std::string_view text) {
+  if (text.empty() || text == "Z") return 0;
+  const int sign = text.front() == '-' ? -1 : 1;
+  int hours = 0, minutes = 0;
+  if (!take(text, "+-") || !take_digits(text, 2, hours)) return std::nullopt;
+  take(text, ":");
+  if (!text.empty() && !take_digits(text, 2, minutes)) return std::nullopt;
+  if (!text.empty() || hours > 15 || minutes > 59) return std::nullopt;
+  return sign * (3600 * hours + 60 * minutes);
 }
 
 /// Seconds, from where the column counts them.
@@ -50,17 +62,17 @@ double arrival_s(const CsvReader& csv, const RequestColumns& columns) {
 
 class RequestReader {
  public:
-  RequestReader(std::string_view text, const std::string& path, std::int64_t max_prompt,
+  RequestReader(const RequestTable& table, const std::string& path, std::int64_t max_prompt,
                 std::int64_t max_output)
-      : text_(text), path_(path), max_prompt_(max_prompt), max_output_(max_output) {}
+      : table_(table), path_(path), max_prompt_(max_prompt), max_output_(max_output) {}
 
   RequestTrace read() {
-    CsvReader first(text_, path_);
+    CsvReader first(table_.text, path_, table_.first_line);
     if (!first.next()) refuse("no lengths in it");
     const bool numbers =
         std::any_of(first.fields().begin(), first.fields().end(),
                     [](std::string_view field) { return to_number(field).has_value(); });
-    CsvReader csv(text_, path_);
+    CsvReader csv(table_.text, path_, table_.first_line);
     std::optional<RequestColumns> columns;
     if (!numbers) {
       csv.read_header();
@@ -90,7 +102,9 @@ class RequestReader {
   void add(const CsvReader& csv, const RequestColumns& columns) {
     TracedRequest request;
     request.prompt_tokens = csv.integer(columns.prompt, 1, kMaxTokensPerRequest);
-    request.output_tokens = csv.integer(columns.output, 1, kMaxTokensPerRequest);
+    const bool may_fail = !columns.is_ours && columns.arrival != CsvReader::none;
+    request.output_tokens = csv.integer(columns.output, may_fail ? 0 : 1, kMaxTokensPerRequest);
+    if (request.output_tokens == 0) return;  // it got no answer
     if (columns.arrival != CsvReader::none) request.arrival_s = arrival_s(csv, columns);
     if (request.prompt_tokens > max_prompt_ || request.output_tokens > max_output_) {
       ++trace_.num_left_out;
@@ -111,7 +125,7 @@ class RequestReader {
 
   [[noreturn]] void refuse(const std::string& problem) const { tessera::refuse(path_, problem); }
 
-  std::string_view text_;
+  const RequestTable& table_;
   const std::string& path_;
   std::int64_t max_prompt_, max_output_;
   RequestTrace trace_;
@@ -194,23 +208,25 @@ std::optional<TimeStamp> parse_time_stamp(std::string_view text) {
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!date.ok() || hour > 23 || minute > 59 || whole > 60) return std::nullopt;
   double fraction = 0;
-  if (!text.empty() && text.front() == '.') {
-    const std::string digits = "0" + std::string(text.substr(0, text.find('Z')));
+  if (!text.empty() && (text.front() == '.' || text.front() == ',')) {
+    const std::string digits = "0." + std::string(text.substr(1, text.find_first_of("Z+-") - 1));
     const std::optional<double> read = to_number(digits);
     if (!read || *read >= 1) return std::nullopt;
     fraction = *read;
     text.remove_prefix(digits.size() - 1);
   }
-  if (!text.empty() && text != "Z") return std::nullopt;
+  const std::optional<int> offset = offset_s(text);
+  if (!offset) return std::nullopt;
   const auto days = std::chrono::sys_days(date).time_since_epoch().count();
-  return TimeStamp{86400 * static_cast<std::int64_t>(days) + 3600 * hour + 60 * minute + whole,
-                   fraction};
+  return TimeStamp{
+      86400 * static_cast<std::int64_t>(days) + 3600 * hour + 60 * minute + whole - *offset,
+      fraction};
 }
 
 RequestTrace read_requests(const std::string& path, std::int64_t max_prompt_tokens,
                            std::int64_t max_output_tokens) {
-  const std::string text = read_file(path, kLargestFile);
-  return RequestReader(text, path, max_prompt_tokens, max_output_tokens).read();
+  const RequestTable table = read_request_table(path);
+  return RequestReader(table, path, max_prompt_tokens, max_output_tokens).read();
 }
 
 std::string to_text(const RequestTrace& trace) {

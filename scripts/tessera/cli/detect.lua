@@ -20,7 +20,7 @@ end
 
 -- Nodes of one file: a cluster that this verb wrote, or what tools printed on a host or of many.
 local function add_file(nodes, remarks, path)
-  local text = core.read_file(path == "-" and "/dev/stdin" or path)
+  local text = core.read_text(path == "-" and "/dev/stdin" or path)
   local written = written_nodes(text, path)
   for _, node in ipairs(written or {}) do nodes[#nodes + 1] = node end
   if written then return end

@@ -97,8 +97,9 @@ const OptionTable& compare_options() {
   using enum OptionType;
   static const OptionTable options{
       "tessera compare",
-      "Puts what a plan predicts beside what `vllm bench serve` or `vllm bench latency` measured, "
-      "fits a correction, and says whether another plan would now be better",
+      "Puts what a plan predicts beside what a benchmark measured or a running server says, fits a "
+      "correction, and says where a prediction left its interval, whether the traffic has left the "
+      "plan, and whether another plan would now be better",
       "",
       {
           {.name = "replan",

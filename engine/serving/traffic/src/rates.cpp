@@ -12,7 +12,7 @@ constexpr double kMaxRate_per_s = 1e9;
 /// The pieces of a category as they stand in the file, from its first on.
 RateFunction whole_function(const TraceFile& file, const std::string& category,
                             const std::string& path) {
-  CsvReader csv(file.text, file.path);
+  CsvReader csv(file.table.text, file.path, file.table.first_line);
   csv.read_header();
   const std::size_t time = csv.require_column("t_s"), rate = csv.require_column("rate_per_s"),
                     kind = csv.column("category");

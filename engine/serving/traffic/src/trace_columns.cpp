@@ -24,7 +24,7 @@ TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
                    "no column of arrivals (arrival_s); for lengths alone give lengths = and "
                    "rate_per_s in place of trace =");
   }
-  model = csv.column("model");
+  model = is_burst_gpt ? CsvReader::none : csv.column("model");
   max_tokens = csv.column("max_tokens");
   priority = csv.column("priority");
   slo_class = csv.column("slo_class");

@@ -8,18 +8,19 @@
 #include <unordered_map>
 
 #include "tessera/core/error.h"
-#include "tessera/core/files.h"
 #include "tessera/core/text.h"
 
 namespace tessera::serving {
 namespace {
 
-constexpr std::uint64_t kLargestFile = 1ull << 30;
+// Of arrivals, beyond which their unit is asked after.
+constexpr double kLeastGap_s = 1e-3, kLongGap_s = 10, kLongestGap_s = 100;
 constexpr auto kMaxId = static_cast<std::int64_t>(kMaxExactInteger);
 
 class TraceReader {
  public:
-  TraceReader(const TraceFile& file, bool sort) : csv_(file.text, file.path), sort_(sort) {
+  TraceReader(const TraceFile& file, bool sort)
+      : csv_(file.table.text, file.path, file.table.first_line), sort_(sort) {
     csv_.read_header();
   }
 
@@ -31,7 +32,17 @@ class TraceReader {
                       "after); write the file in order of arrival");
     }
     while (csv_.next()) add(columns);
-    if (traffic_.requests.empty()) tessera::refuse(csv_.path(), "no requests in it");
+    if (traffic_.requests.empty()) {
+      tessera::refuse(csv_.path(),
+                      num_unanswered_ == 0
+                          ? "no requests in it"
+                          : fmt::format("none of its {} requests got an answer", num_unanswered_));
+    }
+    look_at_unit(columns);
+    if (num_unanswered_ > 0) {
+      traffic_.notes.push_back(
+          fmt::format("{} requests without an answer were left out", num_unanswered_));
+    }
     if (sort_) {
       std::stable_sort(traffic_.requests.begin(), traffic_.requests.end(),
                        [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
@@ -57,7 +68,12 @@ class TraceReader {
     }
     Request r;
     r.prompt_tokens = csv_.integer(c.prompt, 1, kMaxTokensPerRequest);
-    r.output_tokens = csv_.integer(c.output, 1, kMaxTokensPerRequest);
+    r.output_tokens = csv_.integer(c.output, c.is_ours || c.after != CsvReader::none ? 1 : 0,
+                                   kMaxTokensPerRequest);
+    if (r.output_tokens == 0) {  // in others' traces: it failed
+      ++num_unanswered_;
+      return;
+    }
     r.max_tokens = optional_integer(c.max_tokens, 0, kMaxTokensPerRequest, 0);
     if (r.max_tokens != 0 && r.max_tokens < r.output_tokens) {
       csv_.refuse(fmt::format("output_tokens ({}) is above max_tokens ({})", r.output_tokens,
@@ -152,7 +168,37 @@ class TraceReader {
                       csv_.name_of(c.arrival), quote(csv_.field(c.arrival))));
     }
     latest_ = std::max(latest_, at);
+    const std::string_view text = csv_.field(c.arrival);
+    all_whole_ = all_whole_ && text.find_first_not_of("0123456789") == std::string_view::npos;
+    first_ = std::min(first_, at);
+    ++num_timed_;
     return at;
+  }
+
+  /// Whole numbers that would be far apart in seconds, or less than 1 ms apart in milliseconds, may
+  /// be of another unit: named, and refused where it is all but certain.
+  void look_at_unit(const TraceColumns& c) {
+    if (num_timed_ < 3 || latest_ == first_ || c.is_burst_gpt) return;
+    const double gap_s = to_seconds(latest_ - first_) / static_cast<double>(num_timed_ - 1);
+    const std::string name = csv_.name_of(c.arrival);
+    if (c.clock == TraceColumns::Clock::milliseconds) {
+      if (all_whole_ || gap_s >= kLeastGap_s) return;
+      traffic_.notes.push_back(
+          fmt::format("{} taken as milliseconds makes {:.3g} requests a second; if it counts "
+                      "seconds, call the column arrival_s",
+                      name, 1 / gap_s));
+      return;
+    }
+    if (!all_whole_ || gap_s < kLongGap_s) return;
+    const std::string text = fmt::format(
+        "{} has whole numbers, {:.3g} apart on average, which as seconds is one request "
+        "in {:.3g} s; if they are milliseconds, call the column timestamp_ms",
+        name, gap_s, gap_s);
+    if (gap_s >= kLongestGap_s) {
+      tessera::refuse(csv_.path(), "{}; if they are seconds, write them with a point (120.0)",
+                      text);
+    }
+    traffic_.notes.push_back(text);
   }
 
   /// @param seconds else milliseconds
@@ -190,14 +236,17 @@ class TraceReader {
   bool sort_;
   Traffic traffic_;
   std::unordered_map<std::string, std::int32_t> numbers_;  ///< of models, by name
+  Ticks first_ = kNever;
   Ticks latest_ = std::numeric_limits<Ticks>::min();
+  std::int64_t num_timed_ = 0, num_unanswered_ = 0;
+  bool all_whole_ = true;  ///< arrivals without a point
   std::int64_t first_s_ = 0;
 };
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& file) : path(file), text(read_file(file, kLargestFile)) {
-  CsvReader csv(text, path);
+TraceFile::TraceFile(const std::string& file) : path(file), table(read_request_table(file)) {
+  CsvReader csv(table.text, path, table.first_line);
   csv.read_header();
   has_rates = csv.column("t_s") != CsvReader::none && csv.column("rate_per_s") != CsvReader::none;
 }

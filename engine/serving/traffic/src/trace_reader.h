@@ -5,6 +5,7 @@
 
 #include "generate.h"
 #include "tessera/core/request_columns.h"
+#include "tessera/core/request_table.h"
 #include "tessera/serving/traffic_options.h"
 
 namespace tessera::serving {
@@ -26,7 +27,8 @@ std::optional<Ticks> exact_ticks(std::string_view text, int digits);
 struct TraceFile {
   explicit TraceFile(const std::string& path);
 
-  std::string path, text;
+  std::string path;
+  RequestTable table;
   bool has_rates = false;  ///< columns t_s and rate_per_s
 };
 

@@ -1,6 +1,7 @@
 -- From what drivers say of hosts to a cluster file: sheets instead of names, the links that are there.
 
 local core = require "tessera.core"
+local listings = require "tessera.devices.detect.listings"
 local nvidia_smi = require "tessera.devices.detect.nvidia_smi"
 local other_makers = require "tessera.devices.detect.other_makers"
 local schedulers = require "tessera.devices.detect.schedulers"
@@ -208,14 +209,15 @@ end
 function M.hosts(text, path, name)
   if text:find "^%s*[{%[]" then
     local ok, json = pcall(core.from_json, text)
-    local hosts = ok and schedulers.kubernetes(json, path)
+    local hosts = ok and (schedulers.kubernetes(json, path) or other_makers.of_json(json, name))
     if hosts then return hosts end
     core.refuse(path, "it is JSON, but neither a cluster that `tessera detect --out` wrote nor what `kubectl get nodes "
-      .. "-o json` prints")
+      .. "-o json`, `rocm-smi --json` or `amd-smi static --json` print; `tessera detect --commands` prints what to run")
   end
   local hosts = schedulers.slurm(text, path)
   if hosts then return hosts end
-  return { other_makers.parse(text, name) or nvidia_smi.parse(text, path, name) }
+  schedulers.refuse_others(text, path)
+  return { other_makers.parse(text, name) or listings.parse(text, name) or nvidia_smi.parse(text, path, name) }
 end
 
 --- The host of what host.nvml() lists.

@@ -56,6 +56,49 @@ local function system_profiler(text)
   return { { name = memory and ("%s %dGB"):format(chip, memory) or chip } }, memory and memory * 2 ^ 30
 end
 
+-- `rocm-smi --showproductname --showmeminfo vram --csv`.
+local function rocm_smi_csv(text)
+  local gpus, columns = {}, nil
+  for line in text:gmatch "[^\r\n]+" do
+    local cells = {}
+    for cell in (line .. ","):gmatch "%s*([^,]-)%s*," do cells[#cells + 1] = cell end
+    if cells[1] == "device" then
+      columns = {}
+      for i, title in ipairs(cells) do columns[title:lower()] = i end
+    elseif columns and cells[1]:find "^card%d" then
+      gpus[#gpus + 1] = { name = cells[columns["card series"] or columns["device name"] or 0],
+        memory_bytes = tonumber(cells[columns["vram total memory (b)"] or 0]) }
+    end
+  end
+  return gpus
+end
+
+-- A card of `rocm-smi --json`, { ["Card Series"] = "AMD Instinct MI300X", ["VRAM Total Memory (B)"] = "206141652992" }.
+local function card_of(fields)
+  local gpu = {}
+  for title, value in pairs(fields) do
+    local what = title:lower()
+    if what == "card series" or what == "device name" then gpu.name = gpu.name or value end
+    if what:find "^vram total memory" then gpu.memory_bytes = tonumber(value) end
+  end
+  return gpu
+end
+
+--- The host of decoded JSON of rocm-smi or `amd-smi static`, in a list; nil where it is neither.
+function M.of_json(json, name)
+  local gpus = {}
+  while type(json["card" .. #gpus]) == "table" do gpus[#gpus + 1] = card_of(json["card" .. #gpus]) end
+  for i, each in ipairs(type(json.gpu_data) == "table" and json.gpu_data or json) do
+    local size = type(each) == "table" and type(each.vram) == "table" and each.vram.size
+    if type(each) == "table" and type(each.asic) == "table" and each.asic.market_name then
+      gpus[i] = { name = each.asic.market_name,
+        memory_bytes = type(size) == "table" and tonumber(size.value) and size.value * (unit_bytes[size.unit] or 1) }
+    end
+  end
+  for i, gpu in ipairs(gpus) do gpu.name = type(gpu.name) == "string" and gpu.name or "GPU " .. i - 1 end
+  return #gpus > 0 and { { name = name, gpus = gpus } } or nil
+end
+
 --- The host that one of these tools describes; nil where the text is of none.
 function M.parse(text, name)
   local gpus, host_memory_bytes
@@ -63,6 +106,8 @@ function M.parse(text, name)
     gpus, host_memory_bytes = system_profiler(text)
   elseif text:find "GPU%[%d+%]%s*:" then
     gpus = rocm_smi(text)
+  elseif text:find "^%s*device,.*VRAM Total Memory" then
+    gpus = rocm_smi_csv(text)
   elseif text:find "MARKET_NAME:" then
     gpus = amd_smi(text)
   else

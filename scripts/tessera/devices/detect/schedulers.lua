@@ -86,6 +86,10 @@ local function bytes_of(quantity)
   return number and units[unit] and tonumber(number) * units[unit]
 end
 
+-- What a cloud's own label calls a GPU: "nvidia-l4", "nvidia-h100-80gb".
+local cloud_labels = { "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name",
+  "k8s.amazonaws.com/accelerator", "accelerator" }
+
 local makers = { { label = "nvidia.com/gpu.product", resource = "nvidia.com/gpu", memory = "nvidia.com/gpu.memory" },
   { label = "amd.com/gpu.product-name", resource = "amd.com/gpu" } }
 
@@ -96,6 +100,7 @@ local function kubernetes_node(item)
   local room = table_of(table_of(item.status).allocatable)
   for _, maker in ipairs(makers) do
     local product, count = labels[maker.label], tonumber(room[maker.resource])
+    for _, label in ipairs(cloud_labels) do product = product or labels[label] end
     if type(product) == "string" and count and count > 0 then
       local memory = maker.memory and tonumber(labels[maker.memory])
       return {
@@ -106,26 +111,59 @@ local function kubernetes_node(item)
   end
 end
 
+local function has_gpus(item)
+  local room = table_of(table_of(item.status).allocatable)
+  for _, maker in ipairs(makers) do
+    if (tonumber(room[maker.resource]) or 0) > 0 then return true end
+  end
+  return false
+end
+
 --- Hosts of `kubectl get nodes -o json`, decoded; nil where it is something else.
 function M.kubernetes(json, path)
   if type(json) ~= "table" or not (json.kind == "List" or json.kind == "NodeList" or json.kind == "Node") then
     return nil
   end
-  local hosts = {}
+  local hosts, without = {}, {}
   for _, item in ipairs(json.kind == "Node" and { json } or table_of(json.items)) do
-    hosts[#hosts + 1] = type(item) == "table" and kubernetes_node(item) or nil
+    local host = type(item) == "table" and kubernetes_node(item) or nil
+    hosts[#hosts + 1] = host
+    if not host and type(item) == "table" and has_gpus(item) then
+      without[#without + 1] = tostring(table_of(item.metadata).name or "node")
+    end
   end
-  if #hosts == 0 then
+  if #hosts == 0 and #without > 0 then
+    core.refuse(path, ("Kubernetes says that %s has GPUs, and no label (nvidia.com/gpu.product, "
+      .. "amd.com/gpu.product-name) says of which type; NVIDIA's GPU feature discovery sets it, or `kubectl label node "
+      .. "%s nvidia.com/gpu.product=NVIDIA-L4`"):format(table.concat(without, ", "), without[1]))
+  elseif #hosts == 0 then
     core.refuse(path, "no node of this kubectl output has a label nvidia.com/gpu.product or amd.com/gpu.product-name "
       .. "with GPUs; `tessera detect --commands` prints what to run on the hosts")
   end
   return hosts
 end
 
+--- Raises for other things that Slurm and kubectl print, with what to ask them for.
+function M.refuse_others(text, path)
+  if text:find "^%s*PARTITION%s+AVAIL" or text:find "^%s*JOBID%s" then
+    core.refuse(path, "what Slurm prints of partitions or jobs; `sinfo -o \"%N %G %m\"` names the GPUs of nodes")
+  elseif text:find "^%s*NAME%s+STATUS%s+ROLES" or text:find "^%s*apiVersion:%s" or text:find "\nAllocatable:" then
+    core.refuse(path, "what kubectl prints for people or as YAML; `kubectl get nodes -o json` can be read")
+  elseif text:find "ROCm System Management Interface" and not text:find "GPU%[%d+%]" then
+    core.refuse(path, "the table of rocm-smi, which names no GPU; `rocm-smi --showproductname --showmeminfo vram` does")
+  elseif text:find "^%s*GPU0%s+GPU1" or (text:find "^%s+GPU0" and not text:find "MemTotal") then
+    core.refuse(path, "`nvidia-smi topo -m` alone, which names no GPU; `tessera detect --commands` prints what to run")
+  end
+end
+
 --- Hosts of Slurm's `sinfo -o "%N %G %m"` or `scontrol show node`; nil where it is something else.
 function M.slurm(text, path)
   local hosts
-  if text:find "NODELIST[^\n]*GRES" then hosts = sinfo(text, path) end
+  if text:find "NODELIST[^\n]*GRES" then
+    hosts = sinfo(text, path)
+  elseif text:find "^%s*%S+%s+gpu:[%w_.:-]+" then -- sinfo -h, which leaves out the header
+    hosts = sinfo("NODELIST GRES MEMORY\n" .. text, path)
+  end
   if text:find "NodeName=%S+" then hosts = scontrol(text, path) end
   if hosts and #hosts == 0 then core.refuse(path, "no node of this Slurm output has GPUs (GRES gpu:TYPE:COUNT)") end
   return hosts

@@ -1,88 +1,170 @@
--- What vLLM's benchmarks write, read back: `vllm bench serve --save-result` and `vllm bench latency --output-json`.
--- Keys that every version from 0.8.5 to 0.33.0 writes are required (the lists are those of the packages), later ones
--- are used where they are there.
+-- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, guidellm, genai-perf, aiperf and
+-- llama-bench, and what running servers say. What says too little for a comparison is refused as what it is.
 
 local core = require "tessera.core"
+local llama_bench = require "tessera.launch.compare.forms.llama_bench"
+local load_tools = require "tessera.launch.compare.forms.load_tools"
+local names = require "tessera.launch.compare.forms.names"
+local printed = require "tessera.launch.compare.forms.printed"
+local servers = require "tessera.launch.compare.forms.servers"
+local vllm = require "tessera.launch.compare.forms.vllm"
 
-local M = {}
+local M = { serve_keys = vllm.serve_keys }
 
---- What every `vllm bench serve` writes.
-M.serve_keys = { "completed", "total_input_tokens", "total_output_tokens", "request_throughput",
-  "output_throughput" }
-
-local function number_at(json, key, path, low)
-  local value = json[key]
-  if type(value) ~= "number" or value ~= value or value < (low or 0) or value == math.huge then
-    core.refuse(path, ("%s is %s; a number from %g on belongs there"):format(key,
-      value == nil and "missing" or tostring(value), low or 0))
+-- JSON as Python writes it: NaN and Infinity are no numbers there, and say nothing here.
+local function decoded(text)
+  for _, word in ipairs { "NaN", "%-?Infinity" } do
+    text = text:gsub("([:,%[]%s*)" .. word .. "(%s*[,}%]])", "%1null%2")
   end
-  return value
+  return pcall(core.from_json, text)
 end
 
-local function optional_s(json, key, path)
-  if json[key] == nil then return nil end
-  return number_at(json, key, path) / 1e3
-end
-
--- One run under load.
-local function serve(json, path)
-  for _, key in ipairs(M.serve_keys) do number_at(json, key, path) end
-  local completed = number_at(json, "completed", path, 1)
-  local rate = json.request_rate
-  return {
-    kind = "serve", path = path, model = json.model_id, completed = completed,
-    failed = json.failed ~= nil and number_at(json, "failed", path) or nil,
-    prompt_tokens = math.max(1, json.total_input_tokens / completed),
-    output_tokens = math.max(1, json.total_output_tokens / completed),
-    max_concurrency = tonumber(json.max_concurrency), num_prompts = tonumber(json.num_prompts),
-    rate_per_s = tonumber(rate) and tonumber(rate) < math.huge and tonumber(rate) or nil,
-    request_per_s = json.request_throughput, throughput_tok_s = json.output_throughput,
-    ttft_s = optional_s(json, "mean_ttft_ms", path), tpot_s = optional_s(json, "mean_tpot_ms", path),
-    ttft_std_s = optional_s(json, "std_ttft_ms", path), tpot_std_s = optional_s(json, "std_tpot_ms", path),
-    e2e_s = optional_s(json, "mean_e2el_ms", path),
-  }
-end
-
--- One batch, again and again.
-local function latency(json, path)
-  local run = { kind = "latency", path = path, e2e_s = number_at(json, "avg_latency", path, 1e-9) }
-  if type(json.latencies) == "table" and #json.latencies > 1 then
-    local sum, squares = 0, 0
-    for i, value in ipairs(json.latencies) do
-      if type(value) ~= "number" then core.refuse(path, ("latencies[%d] is no number"):format(i)) end
-      sum, squares = sum + value, squares + value * value
+-- Objects of JSON lines, as --append-result and --output-file write them; nil where a line is none.
+local function lines_of(text)
+  local objects = {}
+  for line in text:gmatch "[^\r\n]+" do
+    if line:find "%S" then
+      local ok, json = decoded(line)
+      if not ok or type(json) ~= "table" then return nil, #objects end
+      objects[#objects + 1] = json
     end
-    local n = #json.latencies
-    run.e2e_std_s = math.sqrt(math.max(0, (squares - sum * sum / n) / (n - 1)))
   end
+  return #objects > 0 and objects or nil, #objects
+end
+
+local function is_list(json) return type(json[1]) == "table" end
+
+-- The runs of one decoded value; nil where it is of no tool that is known.
+local function of_json(json, path)
+  if llama_bench.is(json) then return llama_bench.runs({ json }, path) end
+  if is_list(json) and llama_bench.is(json[1]) then return llama_bench.runs(json, path) end
+  local runs, why = load_tools.runs(json, path)
+  if why then core.refuse(path, why) end
+  if runs then return runs end
+  if json.avg_latency == nil and is_list(json) then
+    runs = {}
+    for _, each in ipairs(json) do
+      for _, run in ipairs(of_json(each, path) or {}) do runs[#runs + 1] = run end
+    end
+    return #runs > 0 and runs or nil
+  end
+  runs = { vllm.run(json, path) }
+  return runs[1] and runs
+end
+
+local function refuse_unknown(path)
+  core.refuse(path, "it is neither of `vllm bench serve --save-result`, `vllm bench latency --output-json`, SGLang, "
+    .. "guidellm, genai-perf, aiperf or llama-bench, nor metrics or a log of a server")
+end
+
+local function json_runs(text, path)
+  local ok, json = decoded(text)
+  if ok and type(json) == "table" then return of_json(json, path) or refuse_unknown(path) end
+  if not ok then
+    local objects, good = lines_of(text)
+    if not objects and good > 0 then
+      core.refuse(path, ("line %d of its JSON lines (one object a line) is cut off or no JSON"):format(good + 1))
+    end
+    if objects then
+      if llama_bench.is(objects[1]) then return llama_bench.runs(objects, path) end
+      local runs = {}
+      for _, object in ipairs(objects) do
+        for _, run in ipairs(of_json(object, path) or refuse_unknown(path)) do runs[#runs + 1] = run end
+      end
+      return runs
+    end
+    core.refuse(path, "it is no JSON (" .. core.error_text(json):gsub("^JSON text:%s*", "") .. "); is it cut off?")
+  end
+  refuse_unknown(path)
+end
+
+-- What says neither lengths nor load, by what it is.
+local function refuse_by_name(text, path)
+  local head = text:sub(1, 4000)
+  if head:find("MLPerf", 1, true) or head:find "SUT name%s*:" then
+    local rate = text:match "[Tt]okens per second%s*:?%s*([%d.]+)"
+    core.refuse(path, ("a summary of MLPerf%s%s, which says neither model nor lengths nor how many requests ran "
+      .. "together; measure with `vllm bench serve --save-result`"):format(
+      text:match "Scenario%s*:%s*(%a+)" and ", scenario " .. text:match "Scenario%s*:%s*(%a+)" or "",
+      rate and (", %s tokens a second"):format(rate) or ""))
+  elseif head:find("<html", 1, true) or head:find("<!DOCTYPE", 1, true) then
+    core.refuse(path, "a page of HTML; the file that the benchmark saved beside it (JSON, CSV) can be read")
+  elseif head:find "^%s*Throughput: [%d.]+ requests/s" or head:find "\nThroughput: [%d.]+ requests/s" then
+    core.refuse(path, "what `vllm bench throughput` printed, which says no lengths; `vllm bench serve --save-result` "
+      .. "does")
+  elseif head:find "Avg latency: [%d.]+ seconds" then
+    core.refuse(path, "what `vllm bench latency` printed; --output-json FILE writes a file that can be read")
+  elseif head:find "^%s*arrival_s" or head:find "ContextTokens" or head:find "num_prefill_tokens" then
+    core.refuse(path, "a trace of requests, which says no latencies; `tessera capacity --trace FILE` plans for it")
+  end
+end
+
+-- What is printed or logged may begin with anything.
+local function printed_runs(text, path)
+  if printed.is(text) then return printed.runs(text, path) end
+  if servers.is_log(text) then return { servers.log_run(text, path) } end
+end
+
+local function text_runs(text, path)
+  if servers.is_metrics(text) then return { servers.metrics_run(text, path) } end
+  local runs = llama_bench.text_runs(text, path) or load_tools.csv_runs(text, path)
+  if runs then return runs end
+  refuse_by_name(text, path)
+  refuse_unknown(path)
+end
+
+-- Lengths of a run from its totals; its TPOT from ITL where that is all it has.
+local function settle(run)
+  local done = run.completed
+  if done and done > 0 then
+    run.prompt_tokens = run.prompt_tokens or run.total_input_tokens and run.total_input_tokens / done
+    run.output_tokens = run.output_tokens or run.total_output_tokens and run.total_output_tokens / done
+  end
+  run.num_prompts = run.num_prompts or done
+  if not run.tpot_s and run.itl_s and run.itl_s > 0 then run.tpot_s = run.itl_s end
+  if run.max_concurrency and run.max_concurrency < 1 then run.max_concurrency = nil end
+  if run.tpot_s == 0 then run.tpot_s = nil end
   return run
 end
 
---- One file: { kind = "serve" | "latency", path, ... }; times in s. Raises where it is no such file.
-function M.read(path)
-  local text = core.read_file(path)
-  local ok, json = pcall(core.from_json, text)
-  if not ok then
-    core.refuse(path, "it is no JSON (" .. core.error_text(json):gsub("^JSON text:%s*", "") .. "); is it cut off?")
+--- The runs of a file: { kind = "serve" | "latency" | "throughput" | "metrics" | "log", path, ... }; times in s. Raises
+--- where it is no such file.
+function M.runs(path)
+  local text = core.read_text(path)
+  if not text:find "%S" then core.refuse(path, "it is empty") end
+  local runs = printed_runs(text, path)
+  if not runs then runs = (text:find "^%s*[{%[]" and json_runs or text_runs)(text, path) end
+  if #runs == 0 then core.refuse(path, "there is no run in it; is it cut off?") end
+  for i, run in ipairs(runs) do
+    settle(run)
+    if run.kind == "serve" and not names.says_something(run) then
+      core.refuse(path, ("run %d of it has no TTFT, TPOT or throughput for a plan to be compared with"):format(i))
+    end
   end
-  if type(json) ~= "table" then core.refuse(path, "an object belongs there") end
-  if json.avg_latency ~= nil then return latency(json, path) end
-  if json.completed ~= nil or json.output_throughput ~= nil then return serve(json, path) end
-  core.refuse(path, "it is neither of `vllm bench serve --save-result` nor of `vllm bench latency --output-json`")
+  return runs
 end
 
 -- Letters and digits, in lower case.
 local function squeezed(name) return (name:lower():gsub("[^%w]", "")) end
 
+-- Parameters of one model in two files: rounded there, and counted with or without the output layer.
+local same_size = 0.06
+
 --- Why a run is of another model than the plan; nil where it is not, or where a path says nothing.
 function M.why_other_model(run, model)
+  local size = run.num_parameters
+  if size and math.abs(size / model.num_parameters - 1) > same_size then
+    return ("%s was measured with %s of %.3g billion parameters, the plan is of %s with %.3g"):format(run.path,
+      run.weights or run.model or "a model", size / 1e9, model.name, model.num_parameters / 1e9)
+  end
   local id = run.model
-  if type(id) ~= "string" or id:find "^[./]" then return nil end
+  if type(id) ~= "string" or id:find "^[./]" or size and id:find "gguf$" == nil then return nil end
   local base = squeezed(model.name)
   local stripped = base:gsub("^meta", "")
   if squeezed(id):find(base, 1, true) or squeezed(id):find(stripped, 1, true) then return nil end
   local own = (model.source or ""):match "huggingface%.co/[^/]+/([%w%-_.]+)"
   if own and squeezed(id):find(squeezed(own), 1, true) then return nil end
+  if not id:find "%d" and not id:find "/" then return nil end -- a name that a server was given: "llama", "chat"
   return ("%s was measured with %s, the plan is of %s"):format(run.path, id, model.name)
 end
 

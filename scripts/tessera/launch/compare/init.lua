@@ -8,6 +8,7 @@
 
 local bench = require "tessera.launch.compare.bench"
 local core = require "tessera.core"
+local left = require "tessera.launch.compare.left"
 local solver = require "tessera.solver"
 local under_workload = require "tessera.planning.under_workload"
 
@@ -63,11 +64,11 @@ local function predict(plan, run)
   local workload = { prompt_tokens = own.prompt_tokens, output_tokens = own.output_tokens,
     batch_size = own.batch_size }
   local how
-  if run.kind == "serve" then
+  if run.kind ~= "latency" and run.kind ~= "throughput" then
     local concurrency
     concurrency, how = concurrency_of(run)
-    workload = { prompt_tokens = round(run.prompt_tokens), output_tokens = round(run.output_tokens),
-      batch_size = concurrency or own.batch_size }
+    workload = { prompt_tokens = round(run.prompt_tokens or own.prompt_tokens),
+      output_tokens = round(run.output_tokens or own.output_tokens), batch_size = concurrency or own.batch_size }
   end
   local predicted, why = predict_workload(plan, workload)
   if not predicted then return nil, why.message end
@@ -75,22 +76,50 @@ local function predict(plan, run)
   return predicted
 end
 
+-- All prompts at once, and how many tokens a request had in all: comparable where these are the plan's.
+local function take_throughput(run, own)
+  local planned = own.prompt_tokens + own.output_tokens
+  if math.abs(run.tokens_per_request / planned - 1) > 0.1 then
+    core.refuse(run.path, ("of `vllm bench throughput`, whose requests have %.0f tokens each and not the plan's %.0f; "
+      .. "plan with these lengths (--prompt-tokens, --output-tokens), or measure with `vllm bench serve`"):format(
+      run.tokens_per_request, planned))
+  end
+  run.throughput_tok_s = run.request_per_s * own.output_tokens
+end
+
+-- Where a prediction should be found: as far off as the prices were on rows that they had not seen; nil where nothing
+-- was measured.
+local function interval_of(predicted, metric)
+  local value, error = predicted[metric], predicted.error
+  if not (value and error and error > 0) then return nil end
+  return value / (1 + error), value * (1 + error)
+end
+
 -- Metrics of a run that are comparable with a prediction, and why others are not.
 local function rows_of(run, predicted)
   local rows = {}
   local function add(metric, unit, note)
     if run[metric] == nil then return end
+    local low, high = interval_of(predicted, metric)
+    local ratio = run[metric] / predicted[metric]
+    local is_outside = not note and low and (run[metric] < low or run[metric] > high)
     rows[#rows + 1] = { file = run.path, metric = metric, unit = unit, predicted = predicted[metric],
-      measured = run[metric], note = note or "",
-      ratio = not note and run[metric] > 0 and predicted[metric] > 0 and run[metric] / predicted[metric] or nil }
+      low = low, high = high, is_outside = is_outside or nil,
+      measured = run[metric],
+      note = note or is_outside and ("outside of its interval, %.4g to %.4g %s"):format(low, high, unit) or "",
+      ratio = not note and run[metric] > 0 and predicted[metric] > 0 and ratio or nil }
   end
   if run.kind == "latency" then
     add("e2e_s", "s")
+    return rows
+  elseif run.kind == "throughput" then
+    add("throughput_tok_s", "tok/s")
     return rows
   end
   local below_capacity = run.rate_per_s and run.request_per_s >= saturated * run.rate_per_s
   add("tpot_s", "s")
   local queued = run.num_prompts and run.num_prompts > predicted.workload.batch_size and not below_capacity
+  if run.kind == "metrics" then queued = true end -- of all the traffic that there was
   add("ttft_s", "s", (queued and "prompts waited for others; a plan knows no queue")
     or (below_capacity and "prompts came one by one; the plan takes them together") or nil)
   add("throughput_tok_s", "tok/s", below_capacity and "the offered rate, not what the server can" or nil)
@@ -165,29 +194,37 @@ local function judge(plan, corrections, time_limit_s)
     status = points[1].status, is_better = least > 0.01 }
 end
 
+-- Adds a run to a result: its rows, and remarks of what was assumed, failed or left the plan.
+local function take(plan, run, result)
+  local problem = plan:problem()
+  local function remark(text, ...) result.remarks[#result.remarks + 1] = run.path .. ": " .. text:format(...) end
+  local other = bench.why_other_model(run, problem.model)
+  if other then core.refuse(run.path, other) end
+  if run.kind == "throughput" then take_throughput(run, problem.workload) end
+  local predicted, why = predict(plan, run)
+  if not predicted then core.refuse(run.path, "the plan cannot run what was measured: " .. why) end
+  result.runs[#result.runs + 1] = { file = run.path, kind = run.kind, workload = predicted.workload,
+    provenance = predicted.provenance, error = predicted.error }
+  for _, row in ipairs(rows_of(run, predicted)) do result.rows[#result.rows + 1] = row end
+  if run.kind == "latency" then
+    remark "such files do not say batch and lengths; the plan's are assumed"
+  elseif not (run.prompt_tokens and run.output_tokens) and run.kind ~= "throughput" then
+    remark("it does not say the lengths of its %s; the plan's are assumed", run.prompt_tokens and "answers" or
+      run.output_tokens and "prompts" or "requests")
+  end
+  if (run.failed or 0) > 0 then remark("%d requests failed", run.failed) end
+  if predicted.how then remark("%d requests in flight, %s", predicted.workload.batch_size, predicted.how) end
+  if run.weights then remark("its weights are '%s'; rows differ where the plan's bits do", run.weights) end
+  for _, text in ipairs(left.of(run, plan, predicted)) do remark("%s", text) end
+end
+
 --- Compares a plan with runs. `opt`: replan, time_limit_s. Returns { rows, corrections, runs, another, remarks }.
 function M.compare(plan, paths, opt)
   local model = plan:problem().model
   if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
   local result = { rows = {}, runs = {}, remarks = {} }
-  for i, path in ipairs(paths) do
-    local run = bench.read(path)
-    local other = bench.why_other_model(run, model)
-    if other then core.refuse(path, other) end
-    local predicted, why = predict(plan, run)
-    if not predicted then core.refuse(path, "the plan cannot run what was measured: " .. why) end
-    result.runs[i] = { file = path, kind = run.kind, workload = predicted.workload,
-      provenance = predicted.provenance, error = predicted.error }
-    for _, row in ipairs(rows_of(run, predicted)) do result.rows[#result.rows + 1] = row end
-    if run.kind == "latency" then
-      result.remarks[#result.remarks + 1] = path .. ": such files do not say batch and lengths; the plan's are assumed"
-    elseif (run.failed or 0) > 0 then
-      result.remarks[#result.remarks + 1] = ("%s: %d requests failed"):format(path, run.failed)
-    end
-    if predicted.how then
-      result.remarks[#result.remarks + 1] = ("%s: %d requests in flight, %s"):format(path,
-        predicted.workload.batch_size, predicted.how)
-    end
+  for _, path in ipairs(paths) do
+    for _, run in ipairs(bench.runs(path)) do take(plan, run, result) end
   end
   result.corrections = corrections_of(result.rows)
   if opt.replan and plan.replicas then

@@ -12,13 +12,15 @@ namespace tessera {
 
 /// Reads RFC 4180 text row by row: LF or CRLF, quoted fields (with line ends in them), a byte order
 /// mark, empty lines, and lines that start with '#' as comments. Unquoted fields lose blanks around
-/// them. Every error names the file and the line.
+/// them. Where the first row has no comma, semicolons or tabs stand between fields; beside
+/// semicolons a number may have a comma for its point. Every error names the file and the line.
 class CsvReader {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// `text` must outlive the reader. @throws Error{invalid_argument} for text with NUL bytes.
-  CsvReader(std::string_view text, std::string path);
+  /// `text` must outlive the reader; its lines are counted from `first_line` on.
+  /// @throws Error{invalid_argument} for text with NUL bytes.
+  CsvReader(std::string_view text, std::string path, std::size_t first_line = 1);
 
   /// Takes the next row as names of columns, in lower case; later rows must be as long.
   /// @throws Error{invalid_argument} where there is no row, or two columns have one name.
@@ -56,15 +58,18 @@ class CsvReader {
   void skip_blank_lines_and_comments();
   std::string_view next_field();
   std::string_view quoted_field();
+  char separator_of_first_row() const;
+  std::string_view with_point(std::string_view field);
   [[noreturn]] void refuse_at(std::size_t line, const std::string& problem) const;
 
   std::string_view text_;
   std::string path_;
+  char separator_ = ',';
   std::size_t at_ = 0;
   std::size_t next_line_ = 1;  ///< line of `at_`
   std::size_t line_ = 1;
   std::vector<std::string_view> fields_;
-  std::deque<std::string> unescaped_;  ///< of the current row: fields with doubled quotes
+  std::deque<std::string> unescaped_;  ///< of the current row: fields that are not as in the text
   std::vector<std::string> header_;
 };
 

@@ -6,7 +6,7 @@
 namespace tessera {
 
 /// Where the lengths and the arrival of a request stand in a table, by the names that they have in
-/// traces of Azure, Vidur, Mooncake and others; CsvReader::none: nowhere.
+/// traces of Azure, BurstGPT, Vidur, Mooncake and others; CsvReader::none: nowhere.
 struct RequestColumns {
   explicit RequestColumns(const CsvReader& csv);
   /// Of a table without names, nor arrivals.
@@ -18,11 +18,13 @@ struct RequestColumns {
 
   std::size_t prompt, output, arrival = CsvReader::none;
   Clock clock = Clock::seconds;
+  bool is_burst_gpt = false;  ///< whose clock counts whole seconds and whose models are a service's
+  bool is_ours = false;       ///< in other traces an answer of no tokens is a request that failed
 
   bool have_lengths() const { return prompt != CsvReader::none && output != CsvReader::none; }
 };
 
-/// An arrival of Clock::stamps: seconds of at most 1e12 either way, or a time.
+/// An arrival of Clock::stamps: a time, or seconds; beyond 1e11 milliseconds, and so on.
 /// @throws Error naming the file, the line, the column and its text.
 TimeStamp arrival_stamp(const CsvReader& csv, std::size_t column);
 

@@ -38,15 +38,17 @@ struct TimeStamp {
   std::int64_t whole_s = 0;  ///< since 1970
   double fraction_s = 0;     ///< in [0, 1)
 };
-/// "2023-11-16 18:15:46.6805900", also with T between and Z behind; nothing for other texts.
+/// "2023-11-16 18:15:46.6805900", also with T between and Z or "+02:00" behind; nothing for other
+/// texts.
 std::optional<TimeStamp> parse_time_stamp(std::string_view text);
 
-/// Reads a CSV file of prompt and output lengths. Columns are found by name, in any case:
-/// prompt_tokens, ContextTokens (Azure), num_prefill_tokens (Vidur), input_tokens; output_tokens,
-/// GeneratedTokens, num_decode_tokens; and where requests arrived, TIMESTAMP, timestamp, arrival_s
-/// or arrived_at, as seconds or as "2023-11-16 18:15:46.68". Without such names the last two
-/// columns are prompt and output, with a header or not.
-/// Requests with a longer prompt or output than the limits are left out.
+/// Reads prompt and output lengths from CSV or objects (request_table.h). Columns are found by
+/// name, in any case: prompt_tokens, ContextTokens (Azure), num_prefill_tokens (Vidur),
+/// input_length (Mooncake), Request tokens (BurstGPT) and so on, and where requests arrived,
+/// TIMESTAMP, arrival_s or arrived_at, as seconds or as "2023-11-16 18:15:46.68". Without such
+/// names the last two columns are prompt and output, with a header or not. Of others' traces,
+/// requests without an answer are left out. Requests with a longer prompt or output than the limits
+/// are left out.
 /// @throws Error naming the file, and the line of a length that is no integer in [1, 1e8].
 RequestTrace read_requests(const std::string& path, std::int64_t max_prompt_tokens,
                            std::int64_t max_output_tokens);

@@ -1,0 +1,137 @@
+-- What guidellm, genai-perf and aiperf write, as JSON and as CSV: statistics by the name of a metric.
+
+local csv = require "tessera.launch.compare.forms.csv"
+local names = require "tessera.launch.compare.forms.names"
+
+local M = {}
+
+-- The first value of a key anywhere below, up to so deep.
+local function find(json, key, kind, depth)
+  if type(json) ~= "table" or depth == 0 then return nil end
+  if type(json[key]) == kind then return json[key] end
+  for _, value in pairs(json) do
+    local found = find(value, key, kind, depth - 1)
+    if found ~= nil then return found end
+  end
+end
+
+local function spaced(key) return (key:gsub("_", " ")) end
+
+-- { successful = { mean = 1 } }, { mean = 1 }, { avg = 1 } or 1: the mean of what was successful.
+local function mean_of(metric)
+  if type(metric) ~= "table" then return metric, nil end
+  local own = metric.successful or metric
+  if type(own) ~= "table" then return own, nil end
+  return own.mean or own.avg, own.std_dev or own.std
+end
+
+local function add_metrics(run, metrics)
+  local keys = {}
+  for key in pairs(metrics) do keys[#keys + 1] = tostring(key) end
+  table.sort(keys) -- so that of two that mean the same always the same one counts
+  for _, key in ipairs(keys) do
+    local mean, std = mean_of(metrics[key])
+    local unit = type(metrics[key]) == "table" and metrics[key].unit
+    unit = type(unit) == "string" and unit or key:match "_(ms)$"
+    names.add(run, spaced(key), mean, unit, "mean")
+    names.add(run, spaced(key), std, unit, "std")
+  end
+end
+
+-- One benchmark of guidellm, of any version since 0.1.
+local function guidellm_run(benchmark, document, path)
+  local run = { kind = "serve", path = path, tool = "guidellm",
+    model = find(benchmark, "backend_model", "string", 6) or find(benchmark, "model", "string", 6)
+      or find(document, "model", "string", 6) }
+  add_metrics(run, benchmark.metrics)
+  local totals = find(benchmark, "request_totals", "table", 4) or find(benchmark, "requests_made", "table", 4)
+  if totals then run.completed, run.failed = totals.successful, totals.errored end
+  run.max_concurrency = run.max_concurrency and math.max(1, math.floor(run.max_concurrency + 0.5))
+  return run
+end
+
+local function has_metric(json, key)
+  return type(json[key]) == "table" and (json[key].avg ~= nil or json[key].mean ~= nil)
+end
+
+--- Runs of a decoded document; nil where it is of none of these tools, and why where it is what they cannot say it in.
+function M.runs(json, path)
+  if type(json.benchmarks) == "table" and type(json.benchmarks[1]) == "table" then
+    local runs = {}
+    for i, benchmark in ipairs(json.benchmarks) do
+      if type(benchmark.metrics) ~= "table" then
+        return nil, "a file of guidellm without metrics; `guidellm benchmark --output-path FILE.json` of version 0.1 "
+          .. "or newer has them"
+      end
+      runs[i] = guidellm_run(benchmark, json, path)
+    end
+    return runs
+  end
+  if has_metric(json, "time_to_first_token") or has_metric(json, "request_latency")
+    or has_metric(json, "inter_token_latency") then
+    local run = { kind = "serve", path = path, tool = "genai-perf" }
+    add_metrics(run, json)
+    local models = find(json, "model_names", "table", 6)
+    run.model = models and models[1] or find(json, "model", "string", 6)
+    run.max_concurrency = find(json.input_config, "concurrency", "number", 6)
+    run.rate_per_s = find(json.input_config, "request_rate", "number", 6)
+    return { run }
+  end
+  if type(json.experiments) == "table" then
+    return nil, "perf_analyzer's raw profile; the file beside it that ends in genai_perf.json (of genai-perf) or "
+      .. "aiperf.json has the means"
+  end
+end
+
+-- "1,234.50" as a number.
+local function number_of(cell) return cell and tonumber((cell:gsub(",", ""))) end
+
+-- A row for each metric: "Metric,avg,min,...", then "Metric,Value".
+local function of_metric_rows(rows, path)
+  local run, header = { kind = "serve", path = path, tool = "genai-perf" }, nil
+  for _, row in ipairs(rows) do
+    if row[1] == "Metric" then
+      header = {}
+      for i, cell in ipairs(row) do header[cell:lower()] = i end
+    elseif header then
+      names.add(run, row[1], number_of(row[header.avg or header.value or 2]), nil, "mean")
+      names.add(run, row[1], number_of(row[header.std]), nil, "std")
+    end
+  end
+  return { run }
+end
+
+-- A row for each benchmark under one row of names, or under two, where the first names groups of the second.
+local function of_benchmark_rows(rows, path)
+  local header, first = rows[1], 2
+  if rows[2] and not tonumber(rows[2][#rows[2]]) and #rows > 2 then
+    local group = ""
+    header, first = {}, 3
+    for i = 1, math.max(#rows[1], #rows[2]) do
+      if rows[1][i] and rows[1][i] ~= "" then group = rows[1][i] end
+      header[i] = group .. " " .. (rows[2][i] or "")
+    end
+  end
+  local runs = {}
+  for i = first, #rows do
+    local run = { kind = "serve", path = path, tool = "guidellm" }
+    for c, name in ipairs(header) do
+      names.add(run, name, tonumber(rows[i][c]))
+      if name:lower():find "model%s*$" and rows[i][c] ~= "" then run.model = run.model or rows[i][c] end
+    end
+    runs[#runs + 1] = run
+  end
+  return runs
+end
+
+--- Runs of such a CSV; nil where it is none.
+function M.csv_runs(text, path)
+  local head = text:match "^%s*([^\r\n]*)" or ""
+  if head:find "^\"?Metric\"?," then return of_metric_rows(csv(text), path) end
+  local two = (text:match "^[^\r\n]*[\r\n]+[^\r\n]*" or ""):lower()
+  if two:find "," and (two:find "ttft" or two:find "time to first token") then
+    return of_benchmark_rows(csv(text), path)
+  end
+end
+
+return M
