@@ -10,7 +10,7 @@ function M.check(given)
   if given.launch and not given.out then
     core.raise("usage", "--launch writes a folder; name it with --out", "--out")
   end
-  for _, name in ipairs { "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite" } do
+  for _, name in ipairs { "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite", "as" } do
     if given[name] and not given.launch then
       core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
     end
@@ -20,7 +20,7 @@ end
 --- Options of an export.
 function M.options(given)
   return { version = given.runtime_version, checkpoint = given.checkpoint, unlike_engines = given.unlike_engines,
-    overwrite = given.overwrite }
+    overwrite = given.overwrite, as = given.as }
 end
 
 --- Where it was written and what its servers take.

@@ -90,6 +90,19 @@ local function addresses(parts, path)
   return words
 end
 
+--- The script of a node of an engine: { comment, serves = whether it answers requests, variables = { { name, value,
+--- note } }, before = lines that go first, start = words, options = { { flag, value } } }.
+function M.node_script(node)
+  local lines = M.script_head(node.comment, true)
+  if node.serves then lines[#lines + 1] = "need_key" end
+  for _, each in ipairs(node.variables) do
+    lines[#lines + 1] = ("export %s=%s%s"):format(each[1], shell.quote(each[2]), each[3] and " # " .. each[3] or "")
+  end
+  for _, line in ipairs(node.before or {}) do lines[#lines + 1] = line end
+  lines[#lines + 1] = shell.command({ "exec", unpack(node.start) }, node.options or {})
+  return table.concat(lines, "\n") .. "\n"
+end
+
 -- Text of a script: its head, and what follows.
 local function script_of(head, more)
   for _, line in ipairs(more) do head[#head + 1] = line end
@@ -148,14 +161,46 @@ function M.launched_router(name) return nginx_methods[name] and name or "least_r
 --- What router.sh makes beside itself.
 M.router_makes = { configuration = "router.nginx.conf", pid = "router.pid", temporary = "router.temp" }
 
+--- What an engine weighs among those behind one address.
+function M.weight(engine) return engine.share or engine.batch_size end
+
+--- Lines of nginx's http block for engines behind one address: servers { address =, weight = }, the router's name, and
+--- what to listen at. Prompts and answers of any length pass as they come.
+function M.router_http(servers, router, listen)
+  local lines = { "upstream engines {" }
+  local method = nginx_methods[M.launched_router(router)]
+  if method ~= "" then lines[#lines + 1] = "  " .. method end
+  for _, server in ipairs(servers) do
+    lines[#lines + 1] = ("  server %s weight=%d;"):format(server.address, server.weight)
+  end
+  for _, line in ipairs {
+    "}",
+    "server {",
+    ("  listen %s;"):format(listen),
+    "  client_max_body_size 0;",
+    "  location / {",
+    "    proxy_pass http://engines;",
+    "    proxy_http_version 1.1;",
+    "    proxy_set_header Connection '';",
+    "    proxy_request_buffering off;",
+    "    proxy_buffering off;",
+    "    proxy_read_timeout 3600s;",
+    "  }",
+    "}",
+  } do
+    lines[#lines + 1] = line
+  end
+  return lines
+end
+
 --- nginx in front of several engines: each gets requests by its share of the plan's batch, or of a stream by what it
---- sustains. Prompts and answers of any length pass as they come; what nginx has compiled in for its files is root's.
+--- sustains. What nginx has compiled in for its files is root's.
 function M.router_script(layout, parts, port)
   local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
   local servers = {}
   for i, part in ipairs(parts) do
-    servers[i] = ("    server $HOST_%d:%d weight=%d;"):format(part.spans[1].node - 1, M.port(i),
-      layout.engines[i].share or layout.engines[i].batch_size)
+    servers[i] = { address = ("$HOST_%d:%d"):format(part.spans[1].node - 1, M.port(i)),
+      weight = M.weight(layout.engines[i]) }
   end
   local makes = M.router_makes
   local more = {
@@ -171,24 +216,10 @@ function M.router_script(layout, parts, port)
   for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
     more[#more + 1] = ("  %s_temp_path %s/%s;"):format(kind, makes.temporary, kind)
   end
-  local method = nginx_methods[M.launched_router(layout.router)]
-  more[#more + 1] = "  upstream engines {"
-  if method ~= "" then more[#more + 1] = "    " .. method end
-  more[#more + 1] = table.concat(servers, "\n")
+  for _, line in ipairs(M.router_http(servers, layout.router, ("$LISTEN:%d"):format(port))) do
+    more[#more + 1] = "  " .. line
+  end
   for _, line in ipairs {
-    "  }",
-    "  server {",
-    ("    listen $LISTEN:%d;"):format(port),
-    "    client_max_body_size 0;",
-    "    location / {",
-    "      proxy_pass http://engines;",
-    "      proxy_http_version 1.1;",
-    "      proxy_set_header Connection '';",
-    "      proxy_request_buffering off;",
-    "      proxy_buffering off;",
-    "      proxy_read_timeout 3600s;",
-    "    }",
-    "  }",
     "}",
     "END",
     "# Names in the configuration are beside this script. A log of its own that nginx may not open does no harm.",

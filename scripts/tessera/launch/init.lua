@@ -31,6 +31,9 @@ local read = options.card {
     { name = "engine", type = "table", lua_type = "table",
       doc = "Of engines that serve a stream: max_num_seqs, max_num_batched_tokens, max_model_len, "
         .. "gpu_memory_utilization, in place of what is chosen" },
+    { name = "as", type = "choice", choices = { "shell", "compose", "kubernetes", "ray" },
+      doc = "Where servers start: by scripts (the default), and beside them by a Docker Compose file for each node, "
+        .. "Kubernetes manifests or Ray Serve's configuration" },
     { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
   },
 }

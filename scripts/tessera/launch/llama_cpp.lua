@@ -23,11 +23,11 @@ local cache_types = { [4] = "q4_0", [8] = "q8_0", [16] = "f16" }
 
 -- What chooses GPUs by number; Metal has one GPU, and numbers none.
 local backends = {
-  cuda = { choose = { "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts",
-    "export CUDA_VISIBLE_DEVICES=%s" } },
-  rocm = { choose = { "export HIP_VISIBLE_DEVICES=%s" } },
-  sycl = { choose = { "export ONEAPI_DEVICE_SELECTOR=level_zero:%s" } },
-  metal = { choose = {} },
+  cuda = { name = "cuda", choose = { { "CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts" },
+    { "CUDA_VISIBLE_DEVICES", "%s" } } },
+  rocm = { name = "rocm", choose = { { "HIP_VISIBLE_DEVICES", "%s" } } },
+  sycl = { name = "sycl", choose = { { "ONEAPI_DEVICE_SELECTOR", "level_zero:%s" } } },
+  metal = { name = "metal", choose = {} },
 }
 
 local no_cuda = 2 -- compute capabilities below it are of no NVIDIA GPU
@@ -55,15 +55,17 @@ local function degree_of(engine)
   return #stages == 1 and #stages[1].gpus or 1
 end
 
--- Lines that choose the engine's GPUs among those of a node.
+-- Variables that choose the engine's GPUs among those of a node.
 local function choice_of(engine)
   local gpus = {}
   for _, stage in ipairs(gpu_stages(engine)) do
     for _, gpu in ipairs(stage.gpus) do gpus[#gpus + 1] = gpu end
   end
-  local lines = {}
-  for i, line in ipairs(backend_of(engine).choose) do lines[i] = line:format(table.concat(gpus, ",")) end
-  return lines
+  local variables = {}
+  for i, each in ipairs(backend_of(engine).choose) do
+    variables[i] = { each[1], (each[2]:gsub("%%s", table.concat(gpus, ","))), each[3] }
+  end
+  return variables
 end
 
 -- "10,12,11": the last GPU has the output layer too.
@@ -228,10 +230,7 @@ end
 --- What its scripts export to choose GPUs of a node.
 function M.gpu_variables(engine)
   local variables = {}
-  for _, line in ipairs(choice_of(engine)) do
-    local name, value = line:match "^export ([%w_]+)=(%S+)"
-    variables[name] = value
-  end
+  for _, each in ipairs(choice_of(engine)) do variables[each[1]] = each[2] end
   return variables
 end
 
@@ -247,21 +246,20 @@ function M.expected(layout, engine)
   }, {}
 end
 
---- What to write for one engine: { files =, limits =, weights =, spans = }.
+--- What to write for one engine: { nodes =, limits =, weights =, spans =, backend = that its GPUs are driven by }.
 function M.engine(layout, index, opt)
   local engine = layout.engines[index]
   local spans = layouts.spans(engine)
   local weights = weights_of(layout, engine, opt.checkpoint)
   weights.id = weights.id or common.checkpoint_folder(layout, weights) .. ".gguf"
-  local lines = common.script_head(("Engine %d on node %s: %s."):format(index - 1, layout.nodes[spans[1].node].name,
-    common.stages_text(spans[1].stages)), true)
-  lines[#lines + 1] = "need_key"
-  for _, line in ipairs(choice_of(engine)) do lines[#lines + 1] = line end
-  lines[#lines + 1] = shell.command({ "exec", "llama-server" }, options_of(layout, engine, index, weights))
-  return {
-    files = { { name = common.script_name(index, 0), text = table.concat(lines, "\n") .. "\n", executable = true } },
-    limits = limits_of(layout, engine), weights = weights, spans = spans,
+  local node = {
+    comment = ("Engine %d on node %s: %s."):format(index - 1, layout.nodes[spans[1].node].name,
+      common.stages_text(spans[1].stages)),
+    rank = 0, span = spans[1], variables = choice_of(engine), serves = true, port = common.port(index),
+    start = { "llama-server" }, options = options_of(layout, engine, index, weights),
   }
+  return { nodes = { node }, limits = limits_of(layout, engine), weights = weights, spans = spans,
+    backend = #gpu_stages(engine) == 0 and "cpu" or backend_of(engine).name }
 end
 
 -- Lines that make a file by a command that writes FILE.part: what is there is whole.

@@ -19,6 +19,18 @@ local function distinct(parts, field)
   return list
 end
 
+-- On another platform than shells: its own steps, after the weights that have to be made.
+local function platform_steps(parts, opt)
+  local steps = {}
+  for _, part in ipairs(parts) do
+    if (part.weights.kind == "quantise" or part.weights.kind == "gguf") and not steps[1] then
+      steps[1] = ("1. `./%s`: the weights. %s"):format(opt.checkpoint_script, opt.checkpoint_text)
+    end
+  end
+  for _, text in ipairs(opt.platform_steps) do steps[#steps + 1] = ("%d. %s"):format(#steps + 1, text) end
+  return steps
+end
+
 local function steps_of(layout, parts, opt)
   local steps = {}
   local function add(text, ...) steps[#steps + 1] = ("%d. %s"):format(#steps + 1, text:format(...)) end
@@ -72,6 +84,10 @@ function M.text(layout, parts, opt)
     "## Steps",
     "",
   }
+  if opt.platform_steps then
+    for _, step in ipairs(platform_steps(parts, opt)) do lines[#lines + 1] = step end
+    lines[#lines + 1], lines[#lines + 2], lines[#lines + 3] = "", "Or with the scripts, on nodes without it:", ""
+  end
   for _, step in ipairs(steps_of(layout, parts, opt)) do lines[#lines + 1] = step end
   local differences = distinct(parts, "limits")
   for _, note in ipairs(opt.notes) do differences[#differences + 1] = note end

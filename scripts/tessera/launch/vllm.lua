@@ -6,7 +6,6 @@ local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local server_limits = require "tessera.launch.limits"
 local obstacles = require "tessera.launch.obstacles"
-local shell = require "tessera.launch.shell"
 local versions = require "tessera.launch.vllm_versions"
 
 local M = { name = "vLLM", command = "exec vllm serve", key_variable = "VLLM_API_KEY" }
@@ -105,16 +104,16 @@ local function joining_options(engine_index, spans, rank, with_ray)
 end
 
 local function environment(index, engine, span)
-  local lines = {
-    "export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts",
-    "export CUDA_VISIBLE_DEVICES=" .. table.concat(span.gpus, ","),
+  local variables = {
+    { "CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts" },
+    { "CUDA_VISIBLE_DEVICES", table.concat(span.gpus, ",") },
   }
-  if #engine.stages > 1 then lines[#lines + 1] = "export VLLM_PP_LAYER_PARTITION=" .. partition_of(engine) end
+  if #engine.stages > 1 then variables[#variables + 1] = { "VLLM_PP_LAYER_PARTITION", partition_of(engine) } end
   if engine.role then
-    lines[#lines + 1] = "export VLLM_NIXL_SIDE_CHANNEL_HOST=" .. shell.quote(common.host(span.node))
-    lines[#lines + 1] = "export VLLM_NIXL_SIDE_CHANNEL_PORT=" .. first_side_port + index - 1
+    variables[#variables + 1] = { "VLLM_NIXL_SIDE_CHANNEL_HOST", common.host(span.node) }
+    variables[#variables + 1] = { "VLLM_NIXL_SIDE_CHANNEL_PORT", first_side_port + index - 1 }
   end
-  return lines
+  return variables
 end
 
 -- Waits until Ray has all GPUs; the head's script goes on then.
@@ -132,31 +131,30 @@ local function ray_head(port, num_gpus, gpus_here)
   }
 end
 
-local function append(lines, more)
-  for _, line in ipairs(more) do lines[#lines + 1] = line end
-end
-
--- The script of node `rank` (0-based) of an engine.
-local function node_script(layout, index, engine, spans, rank, weights, with_ray)
+-- What node `rank` (0-based) of an engine runs, as common.node_script and the platforms write it.
+local function node_of(layout, index, engine, spans, rank, weights, with_ray)
   local span = spans[rank + 1]
-  local lines = common.script_head(("Engine %d%s on node %s: %s."):format(index - 1,
-    engine.role and (" (%s)"):format(engine.role) or "", layout.nodes[span.node].name,
-    common.stages_text(span.stages)), true)
-  if rank == 0 then lines[#lines + 1] = "need_key" end
-  append(lines, environment(index, engine, span))
+  local node = {
+    comment = ("Engine %d%s on node %s: %s."):format(index - 1, engine.role and (" (%s)"):format(engine.role) or "",
+      layout.nodes[span.node].name, common.stages_text(span.stages)),
+    rank = rank, span = span, variables = environment(index, engine, span), serves = rank == 0,
+    port = common.port(index),
+  }
   if with_ray and rank > 0 then
-    lines[#lines + 1] = ("exec ray start --address=%s --num-gpus=%d --block"):format(
-      shell.quote(common.host(spans[1].node, nil, ":" .. first_ray_port + index - 1)), #span.gpus)
-    return lines
+    node.start = { "ray", "start", common.host(spans[1].node, "--address=", ":" .. first_ray_port + index - 1),
+      ("--num-gpus=%d"):format(#span.gpus), "--block" }
+    return node
   end
   if with_ray then
-    append(lines, ray_head(first_ray_port + index - 1, #engine.stages * engine.stages[1].degree, #span.gpus))
+    node.before = ray_head(first_ray_port + index - 1, #engine.stages * engine.stages[1].degree, #span.gpus)
   end
-  local options = shared_options(layout, engine, weights)
-  append(options, joining_options(index, spans, rank, with_ray))
-  if rank == 0 then append(options, { { "--host", common.listen_address }, { "--port", common.port(index) } }) end
-  lines[#lines + 1] = shell.command({ "exec", "vllm", "serve", weights.id }, options)
-  return lines
+  node.start, node.options = { "vllm", "serve", weights.id }, shared_options(layout, engine, weights)
+  for _, option in ipairs(joining_options(index, spans, rank, with_ray)) do node.options[#node.options + 1] = option end
+  if rank == 0 then
+    node.options[#node.options + 1] = { "--host", common.listen_address }
+    node.options[#node.options + 1] = { "--port", node.port }
+  end
+  return node
 end
 
 -- Of a plan for a batch: what vLLM does otherwise.
@@ -237,28 +235,29 @@ function M.expected(_, engine)
   }, { VLLM_PP_LAYER_PARTITION = #engine.stages > 1 and partition_of(engine) or nil }
 end
 
-local function refuse_unknown_flags(version, script)
-  local words = shell.read_script(script, M.command)
-  local missing = words and versions.missing(version, words) or {}
+local function refuse_unknown_flags(version, node)
+  local words = {}
+  for i, option in ipairs(node.options or {}) do words[i] = option[1] end
+  local missing = versions.missing(version, words)
   if #missing == 0 then return end
   core.refuse("plan:export.version", ("vLLM %s has no %s, which this plan needs"):format(version,
     table.concat(missing, ", ")))
 end
 
---- What to write for one engine: { files =, limits =, weights = }.
+--- What to write for one engine: { nodes =, limits =, weights =, spans =, with_ray = whether Ray joins its nodes }.
 function M.engine(layout, index, opt)
   local engine = layout.engines[index]
   local spans = layouts.spans(engine)
   local with_ray = #spans > 1 and not (obstacles.has_even_nodes(engine) and versions.has_multi_node(opt.version))
   local weights = checkpoint.choose(layout, engine, opt.checkpoint)
   weights.id = weights.id or common.checkpoint_folder(layout, weights)
-  local files = {}
+  local nodes = {}
   for rank = 0, #spans - 1 do
-    local text = table.concat(node_script(layout, index, engine, spans, rank, weights, with_ray), "\n") .. "\n"
-    refuse_unknown_flags(opt.version, text)
-    files[#files + 1] = { name = common.script_name(index, rank), text = text, executable = true }
+    nodes[rank + 1] = node_of(layout, index, engine, spans, rank, weights, with_ray)
+    refuse_unknown_flags(opt.version, nodes[rank + 1])
   end
-  return { files = files, limits = limits_of(layout, engine, opt.version, with_ray), weights = weights, spans = spans }
+  return { nodes = nodes, limits = limits_of(layout, engine, opt.version, with_ray), weights = weights, spans = spans,
+    with_ray = with_ray }
 end
 
 --- The version in force, checked.

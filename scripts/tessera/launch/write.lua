@@ -3,6 +3,7 @@
 local common = require "tessera.launch.common"
 local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
+local platforms = require "tessera.launch.platforms"
 local readme = require "tessera.launch.readme"
 local runtimes = require "tessera.launch.runtimes"
 local schemes = require "tessera.launch.schemes"
@@ -91,12 +92,15 @@ local function check_name(name)
 end
 
 -- Files of a runtime that has servers.
-local function server_files(layout, runtime, limits, opt)
+local function server_files(layout, runtime, limits, kind, opt)
   local parts, files = {}, {}
   check_name(layout.model.name)
   for i = 1, #layout.engines do
     parts[i] = runtime.engine(layout, i, opt)
-    for _, file in ipairs(parts[i].files) do files[#files + 1] = file end
+    for _, node in ipairs(parts[i].nodes) do
+      files[#files + 1] = { name = common.script_name(i, node.rank), text = common.node_script(node),
+        executable = true }
+    end
   end
   local function add(name, text, executable)
     files[#files + 1] = { name = name, text = text, executable = executable }
@@ -109,31 +113,40 @@ local function server_files(layout, runtime, limits, opt)
   elseif #parts > 1 then
     add("router.sh", common.router_script(layout, parts, router_port), true)
   end
-  local notes = { unpack(opt.notes or {}) }
+  local notes, steps = { unpack(opt.notes or {}) }, nil
+  if opt.as and opt.as ~= "shell" then
+    local more, own_steps, own_notes = platforms.files(opt.as, layout, parts, { kind = kind, version = opt.version,
+      key_variable = runtime.key_variable, router_port = router_port })
+    if not more then return nil, own_steps end
+    for _, file in ipairs(more) do files[#files + 1] = file end
+    for _, note in ipairs(own_notes or {}) do notes[#notes + 1] = note end
+    steps = own_steps
+  end
   notes[#notes + 1] = check_alike(layout, parts, opt.unlike_engines)
   add("README.md", readme.text(layout, parts, { runtime = runtime.name, version = opt.version, notes = notes,
     checkpoint_script = "checkpoint.sh", checkpoint_text = weights_text(parts), router_port = router_port,
-    limits = limits, left_out = opt.left_out or {} }))
+    limits = limits, left_out = opt.left_out or {}, as = opt.as, platform_steps = steps }))
   return files
 end
 
 --- Writes what starts `layout` by runtime `kind`; `opt`: version, notes, overwrite, checkpoint,
---- unlike_engines, left_out; `manifest`:
---- what launch.json says beside. Returns { folder, files, limits }.
+--- unlike_engines, left_out, as; `manifest`: what launch.json says beside. Returns { folder, files, limits }; nil and
+--- why where the platform cannot start it.
 return function(layout, kind, folder, opt, manifest)
   local replaces = check_place(folder, opt.overwrite)
   local runtime = runtimes[kind] and require(runtimes[kind])
   local limits = runtime and runtime.limits(layout, opt.version)
   for i, engine in ipairs(layout.engines) do engine.limits = limits and limits[i] end
-  local files = runtime and server_files(layout, runtime, limits, opt)
-    or { { name = "layout.json", text = core.to_json(layouts.plain(layout)) .. "\n" } }
+  local files, why = { { name = "layout.json", text = core.to_json(layouts.plain(layout)) .. "\n" } }, nil
+  if runtime then files, why = server_files(layout, runtime, limits, kind, opt) end
+  if not files then return nil, why end
   for _, each in ipairs(layout.plans) do
     files[#files + 1] = { name = each.name, text = solver.plan_text(each.plan) }
   end
   local names = {}
   for i, file in ipairs(files) do names[i] = file.name end
   local about = { format = "tessera-launch", version = 1, runtime = kind, runtime_version = opt.version,
-    num_engines = #layout.engines, files = names, server_limits = limits }
+    as = opt.as, num_engines = #layout.engines, files = names, server_limits = limits }
   for name, value in pairs(manifest) do about[name] = value end
   files[#files + 1] = { name = "launch.json", text = core.to_json(about) .. "\n" }
   core.write_folder(folder, files, replaces)

@@ -120,7 +120,9 @@ return function(plans, kind, folder, opt)
       places = part.places }
   end
   opt.notes, opt.left_out = notes, left_out(asked.cluster, places, used)
-  local written = write_folder(layout, kind, folder, opt, manifest)
+  local written
+  written, why = write_folder(layout, kind, folder, opt, manifest)
+  if not written then return nil, why end
   written.layout, written.rank, written.left_out = row.layout, opt.rank, opt.left_out
   return written
 end

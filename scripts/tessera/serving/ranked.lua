@@ -57,6 +57,8 @@ local read_export = options.card {
     { name = "checkpoint", type = "string", doc = "Hugging Face id or path of the weights to serve; default: chosen" },
     { name = "unlike_engines", type = "boolean", default = false,
       doc = "Whether engines behind one address may serve unlike bits" },
+    { name = "as", type = "choice", choices = { "shell", "compose", "kubernetes", "ray" },
+      doc = "Where servers start, as plan:export has it" },
     { name = "overwrite", type = "boolean", default = false, doc = "Whether an earlier export may go" },
   },
 }

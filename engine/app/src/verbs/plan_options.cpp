@@ -27,6 +27,13 @@ void add_launch_flags(OptionTable& table, OptionSpec launch) {
   table.options.push_back(std::move(launch));
   table.options.push_back(as_text("out", "Folder that --launch writes"));
   table.options.push_back(
+      {.name = "as",
+       .type = OptionType::choice,
+       .doc = "Of --launch: where servers start, by scripts alone or by a Docker Compose file, "
+              "Kubernetes manifests or Ray Serve's configuration beside them",
+       .default_text = "shell",
+       .choices = {"shell", "compose", "kubernetes", "ray"}});
+  table.options.push_back(
       as_text("runtime_version", "Version of the runtime that --launch is for"));
   table.options.push_back(as_text("checkpoint", "Of --launch: Hugging Face id or folder to serve"));
   table.options.push_back({.name = "overwrite",
