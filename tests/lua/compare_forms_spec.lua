@@ -246,6 +246,38 @@ describe("what compare says of a run", function()
     end
   end)
 
+  it("recalibrates on request, and keeps what runs said", function()
+    local _, first = said()
+    local predicted = {}
+    for _, row in ipairs(first.rows) do predicted[row.metric] = row.predicted end
+    local file = support.temporary()
+    os.remove(file)
+    local function compared(ttft, tpot)
+      local path = support.temporary(core.to_json(support.changed(serve, { num_prompts = 8, completed = 8,
+        total_input_tokens = 4096, total_output_tokens = 1024, mean_ttft_ms = predicted.ttft_s * ttft * 1e3,
+        mean_tpot_ms = predicted.tpot_s * tpot * 1e3 })))
+      return compare.compare(plan, { path }, { replan = false, recalibrate = file })
+    end
+    local function row(result, metric)
+      for _, each in ipairs(result.rows) do
+        if each.metric == metric then return each end
+      end
+    end
+    assert.near(1.2, row(compared(1.5, 1.2), "tpot_s").ratio, 1e-9)
+    local second = compared(1.5, 1.3)
+    assert.near(1.2 * predicted.tpot_s, row(second, "tpot_s").predicted, 1e-9)
+    assert.near(1, row(second, "ttft_s").ratio, 1e-9)
+    assert.near(math.sqrt(1.2 * 1.3), second.corrections.decode.factor, 1e-9)
+    local third = compared(1.5, 2)
+    assert.near(math.sqrt(1.2 * 1.3) * predicted.tpot_s, row(third, "tpot_s").predicted, 1e-9)
+    assert.is_true(row(third, "tpot_s").is_outside)
+    assert.equal(3, third.corrections.decode.num_runs)
+    core.write_file(file, '{"format": "tessera-recalibration", "version": 1, "model": "opt-13b"}')
+    raises("invalid_argument", "it is of opt-13b, the plan is of llama-3.1-8b", function() compared(1, 1) end)
+    core.write_file(file, "{}")
+    raises("invalid_argument", "it is none that `tessera compare --recalibrate` wrote", function() compared(1, 1) end)
+  end)
+
   it("compares `vllm bench throughput` where its lengths are the plan's", function()
     local function throughput(tokens)
       return support.temporary(core.to_json { elapsed_time = 20, num_requests = 200, total_num_tokens = 200 * tokens,

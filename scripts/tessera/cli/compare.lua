@@ -48,6 +48,14 @@ local function show(result)
   if result.another then terminal.say(verdict(result.another) .. "\n") end
 end
 
+-- Lengths that a launch beside the plan was made for: of a stream, whose plan has a batch's. nil where none says them.
+local function planned_lengths(path)
+  local manifest = (path:match "^(.*/)[^/]*$" or "") .. "launch.json"
+  if core.file_kind(manifest) ~= "file" then return nil end
+  local ok, about = pcall(core.from_json, core.read_file(manifest))
+  return ok and type(about) == "table" and type(about.stream) == "table" and about.stream or nil
+end
+
 --- @param given table the flags; names: the plan, then files of benchmarks
 function M.main(given)
   local names = given.names
@@ -57,8 +65,17 @@ function M.main(given)
   local paths = {}
   for i = 2, #names do paths[i - 1] = names[i] end
   local result = compare.compare(ts.load_plan(names[1]), paths, { replan = given.replan ~= false,
-    time_limit_s = given.time_limit_s or 10 })
-  if host.json then host.set_result(result) else show(result) end
+    time_limit_s = given.time_limit_s or 10, recalibrate = given.recalibrate,
+    planned = planned_lengths(names[1]) })
+  if host.json then
+    host.set_result(result)
+    return 0
+  end
+  show(result)
+  if given.recalibrate then
+    terminal.say(("%s has the correction; compare --recalibrate %s predicts with it from now on, and adds what it "
+      .. "reads\n"):format(given.recalibrate, given.recalibrate))
+  end
   return 0
 end
 

@@ -28,6 +28,7 @@ local pages = {
   { "repl", "The prompt: history, completion, help, describe, reload", { own .. "repl.md" } },
   { "profiles", "How long a layer takes: fitted models, kernel sets, your own GPU", { own .. "profiles.md" } },
   { "launch", "From a plan to servers that run it: export, detect, support, compare", { own .. "launch.md" } },
+  { "tasks", "Ten things an engineer comes with, each in a few commands", { own .. "tasks.md" } },
   { "serving", "A stream of requests under latency targets: traffic, engines, SLOs", { own .. "serving.md" } },
   { "iserve", "One request at a time: configurations, fingerprints, intents, placement", { own .. "iserve.md" } },
   { "strategies", "A fast and a slow GPU: three strategies, and the best plan", { own .. "strategies.md" } },

@@ -87,6 +87,14 @@ local function router_name(given)
   return given or "least_requests"
 end
 
+-- Lengths of the stream that the list was asked for; empty where a trace or a distribution says them.
+local function stream_of(given)
+  local traffic = type(given.traffic) == "table" and given.traffic or given
+  local prompt, output = traffic.prompt_tokens, traffic.output_tokens
+  if type(prompt) ~= "number" or type(output) ~= "number" then return {} end
+  return { prompt_tokens = prompt, output_tokens = output }
+end
+
 --- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
 return function(plans, kind, folder, opt)
   local row, given = plans[opt.rank], plans.options
@@ -114,7 +122,7 @@ return function(plans, kind, folder, opt)
     return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
       .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
   end
-  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {} }
+  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {}, stream = stream_of(given) }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
       places = part.places }

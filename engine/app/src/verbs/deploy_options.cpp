@@ -102,6 +102,10 @@ const OptionTable& compare_options() {
       "plan, and whether another plan would now be better",
       "",
       {
+          {.name = "recalibrate",
+           .type = OptionType::text,
+           .doc = "File that keeps what runs said of the prices: predictions are corrected by it, "
+                  "their interval is its spread, and what is read now is added"},
           {.name = "replan",
            .type = boolean,
            .doc = "Looks whether another plan would now be better",

@@ -9,6 +9,7 @@
 local bench = require "tessera.launch.compare.bench"
 local core = require "tessera.core"
 local left = require "tessera.launch.compare.left"
+local recalibration = require "tessera.launch.compare.recalibration"
 local solver = require "tessera.solver"
 local under_workload = require "tessera.planning.under_workload"
 
@@ -36,6 +37,23 @@ local function less_sure(a, b)
   end
 end
 
+-- Mean and standard deviation of logs, and the largest error of predicting each by the others.
+local function fit(ratios)
+  local n, sum = #ratios, 0
+  if n == 0 then return nil end
+  for _, ratio in ipairs(ratios) do sum = sum + math.log(ratio) end
+  local mean, squares, worst = sum / n, 0, nil
+  for _, ratio in ipairs(ratios) do
+    squares = squares + (math.log(ratio) - mean) ^ 2
+    if n >= 3 then
+      local others = (sum - math.log(ratio)) / (n - 1)
+      worst = math.max(worst or 0, math.exp(math.abs(math.log(ratio) - others)) - 1)
+    end
+  end
+  return { factor = math.exp(mean), num_runs = n, error = n > 1 and math.sqrt(squares / (n - 1)) or nil,
+    left_out_error = worst }
+end
+
 -- What a plan predicts for a workload; of one with replicas, each with its share of the requests. Nil and why.
 local function predict_workload(plan, workload)
   local engines, total = plan.replicas or { plan }, 0
@@ -59,7 +77,7 @@ local function predict_workload(plan, workload)
 end
 
 -- What the plan predicts for a run; nil and why.
-local function predict(plan, run)
+local function predict(plan, run, planned)
   local own = plan:problem().workload
   local workload = { prompt_tokens = own.prompt_tokens, output_tokens = own.output_tokens,
     batch_size = own.batch_size }
@@ -67,8 +85,9 @@ local function predict(plan, run)
   if run.kind ~= "latency" and run.kind ~= "throughput" then
     local concurrency
     concurrency, how = concurrency_of(run)
-    workload = { prompt_tokens = round(run.prompt_tokens or own.prompt_tokens),
-      output_tokens = round(run.output_tokens or own.output_tokens), batch_size = concurrency or own.batch_size }
+    workload = { prompt_tokens = round(run.prompt_tokens or planned.prompt_tokens or own.prompt_tokens),
+      output_tokens = round(run.output_tokens or planned.output_tokens or own.output_tokens),
+      batch_size = concurrency or own.batch_size }
   end
   local predicted, why = predict_workload(plan, workload)
   if not predicted then return nil, why.message end
@@ -105,6 +124,7 @@ local function rows_of(run, predicted)
     local is_outside = not note and low and (run[metric] < low or run[metric] > high)
     rows[#rows + 1] = { file = run.path, metric = metric, unit = unit, predicted = predicted[metric],
       low = low, high = high, is_outside = is_outside or nil,
+      factor = predicted.factors and predicted.factors[metric] or nil,
       measured = run[metric],
       note = note or is_outside and ("outside of its interval, %.4g to %.4g %s"):format(low, high, unit) or "",
       ratio = not note and run[metric] > 0 and predicted[metric] > 0 and ratio or nil }
@@ -124,23 +144,6 @@ local function rows_of(run, predicted)
     or (below_capacity and "prompts came one by one; the plan takes them together") or nil)
   add("throughput_tok_s", "tok/s", below_capacity and "the offered rate, not what the server can" or nil)
   return rows
-end
-
--- Mean and standard deviation of logs, and the largest error of predicting each by the others.
-local function fit(ratios)
-  local n, sum = #ratios, 0
-  if n == 0 then return nil end
-  for _, ratio in ipairs(ratios) do sum = sum + math.log(ratio) end
-  local mean, squares, worst = sum / n, 0, nil
-  for _, ratio in ipairs(ratios) do
-    squares = squares + (math.log(ratio) - mean) ^ 2
-    if n >= 3 then
-      local others = (sum - math.log(ratio)) / (n - 1)
-      worst = math.max(worst or 0, math.exp(math.abs(math.log(ratio) - others)) - 1)
-    end
-  end
-  return { factor = math.exp(mean), num_runs = n, error = n > 1 and math.sqrt(squares / (n - 1)) or nil,
-    left_out_error = worst }
 end
 
 -- Factors of the phases: decode from TPOT, else from throughput or whole latencies; prefill from TTFT.
@@ -195,17 +198,19 @@ local function judge(plan, corrections, time_limit_s)
 end
 
 -- Adds a run to a result: its rows, and remarks of what was assumed, failed or left the plan.
-local function take(plan, run, result)
+local function take(plan, run, result, state, opt)
   local problem = plan:problem()
   local function remark(text, ...) result.remarks[#result.remarks + 1] = run.path .. ": " .. text:format(...) end
   local other = bench.why_other_model(run, problem.model)
   if other then core.refuse(run.path, other) end
   if run.kind == "throughput" then take_throughput(run, problem.workload) end
-  local predicted, why = predict(plan, run)
+  local predicted, why = predict(plan, run, opt.planned or {})
   if not predicted then core.refuse(run.path, "the plan cannot run what was measured: " .. why) end
+  if state then recalibration.apply(state, predicted, fit) end
   result.runs[#result.runs + 1] = { file = run.path, kind = run.kind, workload = predicted.workload,
     provenance = predicted.provenance, error = predicted.error }
-  for _, row in ipairs(rows_of(run, predicted)) do result.rows[#result.rows + 1] = row end
+  local rows = rows_of(run, predicted)
+  for _, row in ipairs(rows) do result.rows[#result.rows + 1] = row end
   if run.kind == "latency" then
     remark "such files do not say batch and lengths; the plan's are assumed"
   elseif not (run.prompt_tokens and run.output_tokens) and run.kind ~= "throughput" then
@@ -215,18 +220,29 @@ local function take(plan, run, result)
   if (run.failed or 0) > 0 then remark("%d requests failed", run.failed) end
   if predicted.how then remark("%d requests in flight, %s", predicted.workload.batch_size, predicted.how) end
   if run.weights then remark("its weights are '%s'; rows differ where the plan's bits do", run.weights) end
-  for _, text in ipairs(left.of(run, plan, predicted)) do remark("%s", text) end
+  for _, text in ipairs(left.of(run, opt.planned or problem.workload, predicted)) do remark("%s", text) end
 end
 
---- Compares a plan with runs. `opt`: replan, time_limit_s. Returns { rows, corrections, runs, another, remarks }.
+--- Compares a plan with runs. `opt`: replan, time_limit_s, recalibrate (a file), planned (lengths, where they
+--- are others than the plan's). Returns
+--- { rows, corrections, runs, another, remarks }.
 function M.compare(plan, paths, opt)
   local model = plan:problem().model
   if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
   local result = { rows = {}, runs = {}, remarks = {} }
+  local state = opt.recalibrate and recalibration.read(opt.recalibrate, model)
   for _, path in ipairs(paths) do
-    for _, run in ipairs(bench.runs(path)) do take(plan, run, result) end
+    for _, run in ipairs(bench.runs(path)) do take(plan, run, result, state, opt) end
   end
   result.corrections = corrections_of(result.rows)
+  if state then
+    recalibration.add(state, result.rows)
+    recalibration.save(opt.recalibrate, state)
+    for phase, from in pairs { prefill = "ttft_s", decode = "tpot_s" } do
+      local all = fit(state[phase])
+      if all then result.corrections[phase], all.from = all, from end
+    end
+  end
   if opt.replan and plan.replicas then
     result.remarks[#result.remarks + 1] = "whether another plan is better is looked at for one engine only"
   elseif opt.replan and (result.corrections.decode or result.corrections.prefill) then

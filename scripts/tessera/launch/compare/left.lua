@@ -11,10 +11,12 @@ end
 
 local function has_left(own, planned) return own and math.max(own / planned, planned / own) > most_longer end
 
---- Remarks on a run; `predicted`: what the plan says of it.
-function M.of(run, plan, predicted)
-  local own, remarks = plan:problem().workload, {}
-  if has_left(run.prompt_tokens, own.prompt_tokens) or has_left(run.output_tokens, own.output_tokens) then
+--- Remarks on a run; `own`: the lengths that were planned for, where they are known; `predicted`: what the plan says.
+function M.of(run, own, predicted)
+  local remarks = {}
+  local is_known = own.prompt_tokens and own.output_tokens
+  if is_known and (has_left(run.prompt_tokens, own.prompt_tokens)
+    or has_left(run.output_tokens, own.output_tokens)) then
     local prompt, output = run.prompt_tokens or own.prompt_tokens, run.output_tokens or own.output_tokens
     remarks[1] = ("the traffic has left what was planned for: %.0f prompt and %.0f output tokens a request on average, "
       .. "planned for %.0f and %.0f. `tessera plan` with %s plans for it, `tessera capacity` says how many a second"
