@@ -182,6 +182,8 @@ describe("tessera compare reads", function()
   it("nothing else, and says what that is", function()
     for text, words in pairs {
       ["MLPerf Results Summary\nScenario : Server\nCompleted tokens per second: 3301.55\n"] = "summary of MLPerf",
+      [":::MLLOG {\"key\": \"requested_scenario\"}\n"] = "detailed log of MLPerf",
+      ["benchmarks:\n- metrics:\n    time_to_first_token_ms: {}\n"] = "guidellm benchmark --output-path FILE.json",
       ["<!DOCTYPE html><html></html>"] = "page of HTML", [""] = "it is empty", ["\31\139\8"] = "compressed by gzip",
       ["Throughput: 9.35 requests/s, 5981.30 total tokens/s"] = "`vllm bench throughput` printed",
       ['{"experiments": [{"requests": []}]}'] = "perf_analyzer's raw profile",

@@ -50,10 +50,14 @@ GPU 00000000:0F:00.0
   it("rows of a query without its header, whatever line ends", function()
     for _, text in ipairs { "NVIDIA L4, 23034 MiB\nNVIDIA L4, 23034 MiB\n",
       "0, NVIDIA L4, 23034\r\n1, NVIDIA L4, 23034\r\n",
-      "name\nNVIDIA L4\nNVIDIA L4\n",
+      "name\nNVIDIA L4\nNVIDIA L4\n", "index, name, uuid\n0, NVIDIA L4, GPU-1\n1, NVIDIA L4, GPU-2\n",
       "name, memory.total [MiB]\r\nNVIDIA L4, 23034 MiB\r\nNVIDIA L4, 23034 MiB\r\n" } do
       assert.equal("2xL4", found(text))
     end
+  end)
+
+  it("names without their maker", function()
+    assert.equal("1xA100-40G", found "A100-SXM4-40GB, 40536 MiB\n")
   end)
 
   it("dcgmi and lspci", function()

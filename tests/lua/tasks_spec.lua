@@ -35,7 +35,8 @@ local brought = {
     request_rate = "inf", total_input_tokens = 8000, total_output_tokens = 1600, request_throughput = 1,
     output_throughput = 200, mean_ttft_ms = 400, mean_tpot_ms = 40 },
   ["metrics.txt"] = '# TYPE vllm:time_to_first_token_seconds histogram\n'
-    .. 'vllm:time_to_first_token_seconds_sum{model_name="llama-3.1-8b"} 12.5\nvllm:time_to_first_token_seconds_count{model_name="llama-3.1-8b"} 64\n'
+    .. 'vllm:time_to_first_token_seconds_sum{model_name="llama-3.1-8b"} 12.5\n'
+    .. 'vllm:time_to_first_token_seconds_count{model_name="llama-3.1-8b"} 64\n'
     .. 'vllm:inter_token_latency_seconds_sum{model_name="llama-3.1-8b"} 512\n'
     .. 'vllm:inter_token_latency_seconds_count{model_name="llama-3.1-8b"} 12800\n',
 }

@@ -94,6 +94,8 @@ describe("a trace", function()
       ["\31\139\8\0"] = "compressed by gzip; `gunzip -k`", ["\40\181\47\253\0"] = "zstd", ["PK\3\4"] = "zip archive",
       ["PAR1xx"] = "Parquet", ["SQLite format 3\0"] = "SQLite", [""] = "empty", ["a,b\n"] = "no columns of prompt",
       ["arrival_s,prompt_tokens,output_tokens\n"] = "no requests in it",
+      ["{}\n"] = "objects without any number",
+      ['{"arrival_s": 0, "input_length": 9e99, "output_length": 1, "hash_ids": [1]}\n'] = "an integer in",
       ['[{"id": "x", "conversations": [{"from": "human"}]}]'] = "the header has: 'id'",
     } do
       raises("invalid_argument", words, function() traffic(bytes) end)

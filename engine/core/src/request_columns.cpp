@@ -35,19 +35,21 @@ std::size_t one_of(const CsvReader& csv, std::initializer_list<std::string_view>
 }  // namespace
 
 RequestColumns::RequestColumns(const CsvReader& csv)
-    : prompt(one_of(csv, {"prompttokens", "contexttokens", "inputtokens", "numprefilltokens",
-                          "inputlength", "promptlen", "requesttokens", "inputlen", "promptlength",
-                          "numprompttokens", "isl", "inputsequencelength"})),
+    : prompt(one_of(
+          csv, {"prompttokens", "contexttokens", "inputtokens", "numprefilltokens", "inputlength",
+                "promptlen", "requesttokens", "inputlen", "promptlength", "numprompttokens", "isl",
+                "inputsequencelength", "prefilltokens", "promptsize"})),
       output(one_of(csv, {"outputtokens", "generatedtokens", "numdecodetokens", "outputlength",
                           "outputlen", "responsetokens", "completiontokens", "numoutputtokens",
-                          "osl", "outputsequencelength"})) {
+                          "osl", "outputsequencelength", "decodetokens", "tokensize"})) {
   arrival = one_of(csv, {"arrivals", "arrivaltimes"});
   if (arrival == CsvReader::none) {
     arrival = one_of(csv, {"timestampms", "arrivalms", "arrivaltimems"});
     clock = Clock::milliseconds;
   }
   if (arrival == CsvReader::none) {
-    arrival = one_of(csv, {"timestamp", "arrivedat", "arrivaltime", "arrival", "timestamps"});
+    arrival = one_of(csv, {"timestamp", "arrivedat", "arrivaltime", "arrival", "timestamps",
+                           "arrivaltimestamp"});
     clock = Clock::stamps;
   }
   is_burst_gpt = one_of(csv, {"requesttokens"}) != CsvReader::none &&

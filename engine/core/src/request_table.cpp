@@ -11,6 +11,7 @@
 
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
+#include "tessera/core/requests.h"
 #include "tessera/core/text.h"
 #include "tessera/core/text_file.h"
 #include "tessera/core/units.h"
@@ -41,7 +42,7 @@ class ObjectRows {
     rows_.push_back(std::move(row));
   }
 
-  void skip_line() { rows_.emplace_back(); }
+  void skip_line() { rows_.emplace_back(std::nullopt); }
 
   RequestTable table() {
     const bool has_blocks = columns_.contains("block_ids");
@@ -52,14 +53,14 @@ class ObjectRows {
     }
     if (has_blocks) text += ",block_id_tokens";
     text += '\n';
-    for (const std::vector<std::string>& row : rows_) {
-      if (row.empty()) {  // an empty line stays one, so that lines are counted as in the file
+    for (const std::optional<std::vector<std::string>>& row : rows_) {
+      if (!row) {  // an empty line stays one, so that lines are counted as in the file
         text += '\n';
         continue;
       }
       for (std::size_t i = 0; i < names_.size(); ++i) {
         if (i > 0) text += ',';
-        if (i < row.size()) text += row[i];
+        if (i < row->size()) text += (*row)[i];
       }
       if (has_blocks) text += fmt::format(",{}", block_tokens());
       text += '\n';
@@ -99,6 +100,7 @@ class ObjectRows {
     const auto length = object.find("input_length");
     if (count == 0 || length == object.end() || !length->is_number_integer()) return;
     const auto tokens = length->get<std::int64_t>();
+    if (tokens < 1 || tokens > kMaxTokensPerRequest) return;  // refused where it is read
     for (std::int64_t size : {512, 256, 128, 64, 32, 16}) {
       if (size <= block_ && static_cast<std::int64_t>(count) <= ceil_div(tokens, size)) {
         block_ = size;
@@ -124,7 +126,7 @@ class ObjectRows {
   const std::string& path_;
   std::map<std::string, std::size_t> columns_;
   std::vector<std::string> names_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::optional<std::vector<std::string>>> rows_;  ///< nothing: an empty line
   std::int64_t block_ = 512;
   bool all_whole_ = true;
 };

@@ -68,7 +68,8 @@ local function of_rows(text)
   for line in text:gmatch "[^\r\n]+" do
     local name, memory
     for cell in (line .. ","):gmatch "%s*([^,]-)%s*," do
-      if cell:find "^NVIDIA %w" or cell:find "^Tesla %w" or cell:find "^GeForce %w" or cell:find "^Quadro %w" then
+      if cell:find "^NVIDIA %w" or cell:find "^Tesla %w" or cell:find "^GeForce %w" or cell:find "^Quadro %w"
+        or cell:find "^[AHLTV]%d+[%s-]%w" then -- older drivers leave the maker out
         name = name or cell
       elseif cell:find "^%d+ MiB$" or (cell:find "^%d%d%d%d+$" and tonumber(cell) < 1e6) then
         memory = memory or tonumber(cell:match "^%d+")
@@ -76,7 +77,7 @@ local function of_rows(text)
     end
     if name then
       gpus[#gpus + 1] = { name = name, memory_bytes = memory and memory * mib }
-    elseif not line:find "^%s*name%s*$" then
+    elseif not ("," .. line .. ","):find ",%s*name%s*," then
       return {} -- something else
     end
   end

@@ -87,6 +87,12 @@ local function refuse_by_name(text, path)
       .. "together; measure with `vllm bench serve --save-result`"):format(
       text:match "Scenario%s*:%s*(%a+)" and ", scenario " .. text:match "Scenario%s*:%s*(%a+)" or "",
       rate and (", %s tokens a second"):format(rate) or ""))
+  elseif head:find(":::MLL", 1, true) then
+    core.refuse(path, "the detailed log of MLPerf; neither it nor mlperf_log_summary.txt says the lengths of requests. "
+      .. "Measure with `vllm bench serve --save-result`")
+  elseif head:find "^%s*benchmarks:" or head:find "\nbenchmarks:" or head:find "[gG]uide[lL][lL][mM]"
+    or head:find "Benchmarks Stats:" then
+    core.refuse(path, "what guidellm prints, or its YAML; `guidellm benchmark --output-path FILE.json` can be read")
   elseif head:find("<html", 1, true) or head:find("<!DOCTYPE", 1, true) then
     core.refuse(path, "a page of HTML; the file that the benchmark saved beside it (JSON, CSV) can be read")
   elseif head:find "^%s*Throughput: [%d.]+ requests/s" or head:find "\nThroughput: [%d.]+ requests/s" then
