@@ -105,6 +105,11 @@ describe("files of platforms", function()
 
   it("are refused where nothing starts them", function()
     local plan = assert(plan_of { "1xA100-80G" })
+    support.raises("invalid_argument", "kind json is data", function() plan:export("json", fresh(), { as = "ray" }) end)
+    local mac = assert(ts.plan(ts.problem { model = "llama-3.1-8b", cluster = "1xM3-Max-64G", runtime = "llama.cpp",
+      workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 1 } }))
+    support.declines("unsupported", "containers see no GPU of Apple's", mac:export("llama.cpp", fresh(), {
+      as = "compose" }))
     support.raises("invalid_argument", "'swarm'", function() plan:export("vllm", fresh(), { as = "swarm" }) end)
   end)
 end)

@@ -27,6 +27,9 @@ local function platform_steps(parts, opt)
       steps[1] = ("1. `./%s`: the weights. %s"):format(opt.checkpoint_script, opt.checkpoint_text)
     end
   end
+  if not steps[1] then
+    steps[1] = ("1. The weights are fetched as servers start. %s"):format(opt.checkpoint_text)
+  end
   for _, text in ipairs(opt.platform_steps) do steps[#steps + 1] = ("%d. %s"):format(#steps + 1, text) end
   return steps
 end

@@ -133,6 +133,10 @@ end
 --- unlike_engines, left_out, as; `manifest`: what launch.json says beside. Returns { folder, files, limits }; nil and
 --- why where the platform cannot start it.
 return function(layout, kind, folder, opt, manifest)
+  if opt.as and opt.as ~= "shell" and not runtimes[kind] then
+    core.refuse("plan:export.as", ("kind %s is data, which nothing starts by %s; --launch vllm or llama.cpp does"
+      ):format(kind, opt.as))
+  end
   local replaces = check_place(folder, opt.overwrite)
   local runtime = runtimes[kind] and require(runtimes[kind])
   local limits = runtime and runtime.limits(layout, opt.version)

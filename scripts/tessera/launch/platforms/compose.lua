@@ -153,6 +153,9 @@ function M.files(layout, parts, opt)
     local node = parts[1].spans[1].node
     table.insert(by_node[node], { "router", router_service(layout, opt.router_port) })
   end
+  if #layout.nodes > 1 then
+    steps[1] = "`.env`: put the addresses of the nodes and a key in, and copy this folder to every node."
+  end
   for node = 1, #layout.nodes do
     if by_node[node] then
       local name = file_name(layout, node)
@@ -162,6 +165,8 @@ function M.files(layout, parts, opt)
       steps[#steps + 1] = ("on node %s: `docker compose -f %s up -d --wait`"):format(layout.nodes[node].name, name)
     end
   end
+  steps[#steps + 1] = #parts > 1 and ("one address, port %d of node %s, for all engines."):format(opt.router_port,
+    layout.nodes[parts[1].spans[1].node].name) or ("it answers at port %d."):format(parts[1].nodes[1].port)
   return files, steps
 end
 
