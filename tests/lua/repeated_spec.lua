@@ -5,7 +5,9 @@ local latex = require "tessera.desk.latex"
 local rows = require "tessera.desk.rows"
 local sheet = require "tessera.desk.sheet"
 local support = require "support"
+local student_t = require "tessera.models.student_t"
 local ts = require "tessera"
+local warning = require "tessera.desk.one_repetition"
 
 -- Two planners at three rates, four times each: `uniform` takes `factor` as long, and each repetition `noise` more.
 local function repetitions(factor, noise)
@@ -123,8 +125,106 @@ describe("tessera results --over", function()
     assert.matches("\n1,done,3,1%.2%d*,0%.248", (shown("rep", "--format", "csv"):gsub("\r", "")))
     assert.matches("no key 'rap'; did you mean 'rep'", shown "rap")
     assert.matches("has no %-%-failed", shown("rep", "--failed"))
+    assert.matches("2  done +3  1 ± %S+\n", shown("rep", "--against", "x=1"))
+    assert.matches("no row has x = 3: there are 1, 2", shown("rep", "--against", "x=3"))
     local _, plot = tessera("plot", "my/sweep", "--results", path)
     assert.matches("\n1 █+%S* 1%.2 s %(0%.95%d* to 1%.4%d* s%)\n2 █+%S* 2%.2 s %(", plot)
+  end)
+end)
+
+describe("the interval of a mean", function()
+  -- scipy 1.17.1: stats.t.interval(0.95, n - 1, mean, stats.sem(values)), its half width; stats.t.ppf.
+  it("is scipy's", function()
+    for _, case in ipairs {
+      { { 1.25, 1.5, 1.125, 1.75, 1.375 }, 1.4, 0.29854854851249746 },
+      { { 10.1, 10.4, 9.7, 10.2, 9.9 }, 10.059999999999999, 0.33547913849266564 },
+      { { 1e-3, 1.5e-3, 0.9e-3, 1.1e-3, 1.3e-3 }, 0.00116, 0.0002990322893890403 },
+      { { 3, 3.5 }, 3.25, 3.1765511840436735 },
+    } do
+      local list = {}
+      for rep, value in ipairs(case[1]) do list[rep] = { point = { rep = rep }, status = "done", x_s = value } end
+      local mean = ts.repeated(list, "rep")[1]
+      assert.near(1, mean.x_s / case[2], 1e-12)
+      assert.near(1, mean.x_s_half / case[3], 1e-9)
+    end
+    local quantiles = { -- by confidence, of 1, 2, 4, 9 and 99 degrees of freedom
+      [0.5] = { 1, 0.8164965809277261, 0.7406970841126829, 0.7027221467513264, 0.6769759855461531 },
+      [0.95] = { 12.706204736174694, 4.302652729749462, 2.7764451051977934, 2.262157162798205, 1.9842169515864174 },
+      [0.9999] = { 6366.197671316637, 99.99249984375004, 15.544100581546113, 6.593682583944882, 4.055041309114356 },
+    }
+    for confidence, expected in pairs(quantiles) do
+      for i, degrees in ipairs { 1, 2, 4, 9, 99 } do
+        assert.near(1, student_t.within(confidence, degrees) / expected[i], 1e-9)
+      end
+    end
+  end)
+
+  it("is said to be missing where there is one repetition", function()
+    local one = { { point = { n = 1 }, repetitions = 1 }, { point = { n = 2 }, repetitions = 1 } }
+    assert.matches("^one repetition alone: no mean has an interval.*give 'rep' more values$", warning(one, "rep"))
+    one[2].repetitions = 3
+    assert.equal("1 of 2 means rest on one repetition and have no interval: give 'rep' more values",
+      warning(one, "rep"))
+    one[1].repetitions = 2
+    assert.is_nil(warning(one, "rep"))
+  end)
+end)
+
+describe("differences in pairs", function()
+  local uniform = { planner = "uniform" }
+
+  it("are taken repetition by repetition", function()
+    local means = ts.repeated(repetitions(1.5, 0.1), "rep", uniform)
+    assert.equal(3, #means) -- the other of each pair is gone
+    -- Both planners share the noise: what is left is 0.5 (1 + 0.1 (rep - 2.5)) and 0.002 rep.
+    assert.near(-0.5 + 0.005, means[1].latency_s, 1e-12)
+    local apart = ts.repeated(repetitions(1.5, 0.1), "rep")[1]
+    assert.is_true(means[1].latency_s_half < 0.6 * apart.latency_s_half)
+    assert.equal("exact", means[1].point.planner)
+  end)
+
+  it("lack what has no partner, and keep what failed", function()
+    local list = repetitions(1.5, 0.1)
+    table.remove(list, 13) -- uniform at rate 1, repetition 1
+    list[2].error, list[2].status = "boom", "error"
+    local mean = ts.repeated(list, "rep", uniform)[1]
+    assert.equal(2, mean.repetitions)
+  end)
+
+  it("are refused by name", function()
+    local list = repetitions(1.5, 0)
+    support.raises("invalid_argument", "no key 'planer'; did you mean 'planner'",
+      function() ts.repeated(list, "rep", { planer = "uniform" }) end)
+    support.raises("invalid_argument", "no row has planner=x",
+      function() ts.repeated(list, "rep", { planner = "x" }) end)
+    support.raises("invalid_argument", "'rep' counts the repetitions",
+      function() ts.repeated(list, "rep", { rep = 1 }) end)
+    support.raises("invalid_argument", "ts.plot.against: differences are taken repetition by repetition",
+      function() ts.plot { kind = "bars", rows = list, x = "rate", y = "latency_s", against = uniform } end)
+  end)
+
+  it("are drawn and judged", function()
+    local list = repetitions(1.5, 0.1)
+    local svg = ts.plot { kind = "lines", rows = list, x = "rate", y = "latency_s", by = "planner", over = "rep",
+      against = uniform }:svg()
+    assert.matches("exact: 1, %-0%.495 s %(%-", svg)
+    local points = {}
+    for i, row in ipairs(list) do points[i] = row.point end
+    local function judged(changes)
+      local claim = support.changed({ column = "latency_s", means = true, against = uniform, interval = true,
+        at_most = 0 }, changes)
+      local experiment = ts.experiment { name = "x", grid = points, over = "rep", run = function() end,
+        check = function(t) t:expect_all(claim) end }
+      local found = claims.check(experiment, list)[1]
+      return found.status, found
+    end
+    local status, claim = judged {}
+    assert.same({ "pass", "latency_s <= 0 (its 95 % interval), means over rep of differences to planner=uniform" },
+      { status, claim.text })
+    assert.equal("fail", (judged { at_most = -0.49, where = { rate = 1 } })) -- the mean is below, its interval is not
+    assert.equal("pass", (judged { at_most = -0.49, interval = false, where = { rate = 1 } }))
+    table.remove(list)
+    assert.equal("skipped", (judged {})) -- a repetition has not run
   end)
 end)
 

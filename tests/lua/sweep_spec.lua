@@ -70,7 +70,8 @@ describe("repetitions", function()
     local text = ""
     show.rows(experiment, list, function(more) text = text .. more end)
     assert.matches("repetitions", text)
-    assert.equal(3, select(2, text:gsub("\n", ""))) -- a heading and two rows
+    assert.matches("1 of 2 means rest on one repetition", text)
+    assert.equal(4, select(2, text:gsub("\n", ""))) -- a heading, two rows and that note
     support.raises("invalid_argument", "no key 'run' in the grid", function()
       ts.experiment { name = "x", over = "run", grid = { n = { 1 } }, run = function() end }
     end)

@@ -19,7 +19,7 @@ local own = { "x", "y", "by", "facet", "value", "title", "log_x", "log_y" }
 -- What is to be drawn: of the flags, of the declaration, or what suits the rows.
 local function wanted(run, list, given)
   if given.kind then
-    local spec = { kind = given.kind }
+    local spec = { kind = given.kind, over = run.declaration.over }
     for _, name in ipairs(own) do spec[name] = given[name] end
     return { spec }
   end
@@ -29,7 +29,9 @@ local function wanted(run, list, given)
     end
   end
   local found = specs.of(run, list)
-  for _, spec in ipairs(given.facet and found or {}) do spec.facet = given.facet end
+  for _, spec in ipairs(found) do
+    spec.facet, spec.over = given.facet or spec.facet, given.over or spec.over
+  end
   if #found == 0 then
     core.raise("not_found", ("no column of %s has numbers, so there is nothing to draw"):format(run.experiment),
       run.experiment)
@@ -79,7 +81,13 @@ function M.main(given)
   local list = selection.where(all, given.where)
   if #all > 0 and #list == 0 then fail("--where", selection.why_none(all, given.where)) end
   local plots = {}
-  for i, spec in ipairs(wanted(run, list, given)) do plots[i] = drawn(spec, list) end
+  local against = selection.point(all, given.against, "--against")
+  run.declaration.over = given.over or run.declaration.over
+  for i, spec in ipairs(wanted(run, list, given)) do
+    if against then spec.against, spec.y_label = against, spec.y and ("%s - %s"):format(spec.y,
+      table.concat(given.against, " ")) end
+    plots[i] = drawn(spec, list)
+  end
   file:close()
   if given.out then return save(plots, run, given) end
   return show(plots, given)

@@ -6,6 +6,7 @@ local escape = require "tessera.desk.escape"
 local host = require "tessera.host"
 local latex = require "tessera.desk.latex"
 local published = require "tessera.desk.published"
+local one_repetition = require "tessera.desk.one_repetition"
 local repeated = require "tessera.desk.repeated"
 local store = require "tessera.store"
 local rows = require "tessera.desk.rows"
@@ -96,7 +97,11 @@ local function means_of(all, given)
   if #all > 0 and all[1].point[given.over] == nil then
     fail("--over", ("no key '%s'%s"):format(given.over, core.did_you_mean(given.over, keys)))
   end
-  return repeated(selection.where(all, given.where), given.over)
+  local against = selection.point(all, given.against, "--against")
+  local means = repeated(selection.where(all, given.where), given.over, against)
+  local warning = one_repetition(means, given.over)
+  if warning then note(warning) end
+  return means
 end
 
 local function rows_of(file, run, given, printed)
@@ -176,10 +181,17 @@ local function claims_text(run, num_shown)
     num_shown < run.num_points and (" by all %d points"):format(run.num_points) or "", table.concat(lines))
 end
 
-local function heading(run, runs)
+-- What stands in the columns where --against asks for differences.
+local function against_text(given)
+  return ("differences to %s, %s by %s, with half of their 95 %% interval"):format(
+    table.concat(given.against, " "), given.over, given.over)
+end
+
+local function heading(run, runs, given)
   local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
   local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
   local doc = (run.declaration.doc or "") ~= "" and run.declaration.doc .. "\n" or ""
+  if given.against then doc = ("%s%s\n"):format(doc, against_text(given)) end
   return ("%s, run %d%s%s: %s%s%s, %s, %d failed\n%s\n"):format(run.experiment, run.id,
     #runs > 1 and (" (of %d runs)"):format(#runs) or "", run.quick and ", quick" or "",
     rows.time_text(run.changed_at), script, commit, count(run.num_points, "point"), run.num_failed, doc)
@@ -207,8 +219,10 @@ local function caption_of(run, given)
   local label = given.label or latex.label(run.experiment)
   local commit = run.git_commit ~= "" and ", commit " .. run.git_commit:sub(1, 12) or ""
   local script = run.script_hash ~= "" and ", script " .. run.script_hash:sub(1, 12) or ""
+  local caption = (run.declaration.doc or "") ~= "" and run.declaration.doc or run.experiment
+  if given.against then caption = ("%s: %s"):format(caption, against_text(given)) end
   return {
-    caption = given.caption or (run.declaration.doc or "") ~= "" and run.declaration.doc or run.experiment,
+    caption = given.caption or caption,
     label = label,
     source = ("%s, run %d%s%s"):format(run.experiment, run.id, script, commit),
   }
@@ -223,7 +237,9 @@ end
 
 local function show(file, name, given)
   local run, runs = selection.run(file, name, given.run)
-  local printed, format = printed_of(run, given), format_of(given)
+  given.over = given.over or given.against and run.declaration.over
+  if given.against and not given.over then fail("--against", "it is of repetitions: say --over KEY, too") end
+  local printed, format = not given.against and printed_of(run, given) or nil, format_of(given)
   check_format_flags(format, given)
   local found = rows_of(file, run, given, printed)
   if format == "json" then return deliver(store.json(json_rows(found, given.columns)), given) end
@@ -237,7 +253,7 @@ local function show(file, name, given)
   elseif format == "table" then
     local beneath = failures(found, given.failed) .. claims_text(run, given.over and run.num_points or #found)
     local fitted = given.out and function(lines) return lines end or terminal.wrapped
-    text = fitted(heading(run, runs)) .. sheet.table(page, given.out and math.huge) .. fitted(beneath)
+    text = fitted(heading(run, runs, given)) .. sheet.table(page, given.out and math.huge) .. fitted(beneath)
   else
     text = sheet[format](page)
   end

@@ -8,13 +8,15 @@ local M = {}
 
 local function fail(flag, text) core.raise("usage", ("%s: %s"):format(flag, text), flag) end
 
---- The words of --where, split at commas: { "planner=exact", "uniform", "model=opt-30b" } is
+--- The words of --where (or another flag), split at commas: { "planner=exact", "uniform", "model=opt-30b" } is
 --- { planner = { "exact", "uniform" }, model = { "opt-30b" } }.
-function M.conditions_of(words)
+function M.conditions_of(words, flag)
   local conditions, name = {}, nil
   for _, word in ipairs(words or {}) do
     local key, value = word:match "^([^=]*)=(.*)$"
-    if key == "" or not (key or name) then fail("--where", ("'%s' is not of the form key=value"):format(word)) end
+    if key == "" or not (key or name) then
+      fail(flag or "--where", ("'%s' is not of the form key=value"):format(word))
+    end
     if key then
       name = key
       conditions[name] = conditions[name] or {}
@@ -80,6 +82,20 @@ function M.where(found, words)
   local conditions = M.conditions_of(words)
   check_columns(found, sorted_keys(conditions), "--where")
   return rows.where(found, conditions)
+end
+
+--- The words of a flag such as --against as values of a point, { planner = "uniform", batch = 4 }, of the kinds that
+--- the rows have; nil where the flag is not given.
+function M.point(all, words, flag)
+  if not words then return nil end
+  local point = {}
+  for name, texts in pairs(M.conditions_of(words, flag)) do
+    if #texts > 1 then fail(flag, ("one value of %s belongs here, got %d"):format(name, #texts)) end
+    check_columns(all, { name }, flag)
+    for _, row in ipairs(rows.where(all, { [name] = texts })) do point[name] = row.point[name] end
+    if #all > 0 and point[name] == nil then fail(flag, values_text(all, name, texts)) end
+  end
+  return point
 end
 
 -- Rows without the column come last either way; equal ones keep their order.

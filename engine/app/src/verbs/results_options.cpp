@@ -34,6 +34,10 @@ const OptionTable& results_options() {
            .type = text,
            .doc = "Means over this key of the points, which counts repetitions, with half of their "
                   "95 % intervals (ts.repeated)"},
+          {.name = "against",
+           .type = text_list,
+           .doc = "With --over: differences to the point with these values, key=value, each "
+                  "repetition's to its own; an interval without 0 is more than chance"},
           {.name = "sort", .type = text, .doc = "Column to sort by; -column for descending"},
           {.name = "limit", .type = integer, .doc = "Rows to show at most", .min = 0, .max = 1e9},
           {.name = "failed", .type = boolean, .doc = "Only failed points, with their tracebacks"},

@@ -8,6 +8,7 @@ local options = require "tessera.options"
 local rows = require "tessera.desk.rows"
 local comparing = require "tessera.desk.experiment.comparing"
 local grid = require "tessera.desk.experiment.grid"
+local means = require "tessera.desk.experiment.means"
 local trace = require "tessera.desk.experiment.trace"
 local verdict = require "tessera.desk.experiment.verdict"
 
@@ -39,7 +40,9 @@ Claims.__metatable = "tessera.Claims"
 -- Declares a method of `t`: its options and what judges it.
 local function claim(name, specs, judge)
   specs.where = { type = "table", doc = "Only points with these values" }
-  for key, spec in pairs(verdict.options) do specs[key] = spec end
+  for _, common in ipairs { verdict.options, means.options } do
+    for key, spec in pairs(common) do specs[key] = spec end
+  end
   local path = "t:" .. name
   local read = options.reader(path, specs)
   Claims[name] = function(self, given)
@@ -47,10 +50,13 @@ local function claim(name, specs, judge)
     local opt = read(given)
     local result = { lines = {}, values = {}, checked = 0, skipped = 0, failed = 0 }
     verdict.read(opt, result, path)
-    for _, cell in ipairs(self:cells(opt.where, path)) do
+    if opt.against and not opt.means then fail(path .. ".against", "it goes with means = true") end
+    local judged = opt.means and means.of(self, opt.against, path) or self
+    for _, cell in ipairs(judged:cells(opt.where, path)) do
       result.broken = result.broken or (cell.row and cell.row.error ~= nil)
     end
-    judge(self, opt, result, path)
+    judge(judged, opt, result, path)
+    if opt.means then result.text = result.text .. means.text(self, opt.against) end
     if opt.where then result.text = result.text .. ", for " .. where_text(opt.where, self.keys) end
     self:add(result)
   end
@@ -196,6 +202,7 @@ end)
 
 claim("expect_all", {
   column = column_spec, at_least = { type = "number" }, at_most = { type = "number" }, equals = { type = "any" },
+  interval = { type = "boolean", doc = "With means: not the mean alone but its 95 % interval is within the bounds" },
 }, function(self, opt, result, path)
   if opt.column ~= "status" then self:check_column(opt.column, path) end
   local words = {}
@@ -203,18 +210,23 @@ claim("expect_all", {
   if opt.at_most then words[#words + 1] = "<= " .. number_text(opt.at_most) end
   if opt.equals ~= nil then words[#words + 1] = "= " .. number_text(opt.equals) end
   if #words == 0 then fail(path, "give at_least, at_most or equals") end
-  result.text = ("%s %s"):format(opt.column, table.concat(words, " and "))
+  if opt.interval and not opt.means then fail(path .. ".interval", "it goes with means = true") end
+  result.text = ("%s %s%s"):format(opt.column, table.concat(words, " and "),
+    opt.interval and " (its 95 % interval)" or "")
   for _, cell in ipairs(self:cells(opt.where, path)) do
     if not missing({ cell }, result) then
       result.checked = result.checked + 1
       local value = rows.value(cell.row, opt.column)
       local is_number = type(value) == "number"
       if value ~= nil then compared(result, value) end
-      local holds = (not opt.at_least or is_number and value >= opt.at_least)
-        and (not opt.at_most or is_number and value <= opt.at_most) and (opt.equals == nil or value == opt.equals)
+      local half = opt.interval and rows.value(cell.row, opt.column .. "_half") or 0
+      local known = not opt.interval or half ~= 0 or cell.row.repetitions > 1
+      local holds = known and (not opt.at_least or is_number and value - half >= opt.at_least)
+        and (not opt.at_most or is_number and value + half <= opt.at_most)
+        and (opt.equals == nil or value == opt.equals)
       if not holds or (cell.row.error and opt.column ~= "status") then
         wrong(result, ("%s: %s"):format(grid.text(cell.point, self.keys),
-          value ~= nil and number_text(value) or cell.row.error or cell.row.status))
+          value ~= nil and number_text(value) .. comparing.half_text(half, known) or cell.row.error or cell.row.status))
       end
     end
   end

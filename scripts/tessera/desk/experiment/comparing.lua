@@ -89,6 +89,12 @@ function M.with_slack(value, within, better)
   return lower and rounded / (1 + within) or rounded * (1 + within)
 end
 
+--- " ± 0.4" of a mean; what to say where one repetition tells nothing of the spread.
+function M.half_text(half, known)
+  if not known then return ", one repetition, which tells nothing of the spread" end
+  return half > 0 and (" ± %.2g"):format(half) or ""
+end
+
 --- " (within 5 %)", or nothing.
 function M.within_text(within) return within > 0 and (" (within %g %%)"):format(100 * within) or "" end
 

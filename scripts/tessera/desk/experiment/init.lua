@@ -54,21 +54,23 @@ core.document_object {
 }
 
 -- Of every claim but t:expect.
-local common = "where: table?, not_reproduced: string?, here: any, note: string?, may_differ: string? })"
+local common = "where: table?, means: boolean?, against: table?, not_reproduced: string?, here: any, note: string?, "
+  .. "may_differ: string? })"
 
 core.document_object {
   name = "tessera.Claims", doc = "What `check` of an experiment is given: the rows, and ways to say what should hold. "
     .. "A claim with `not_reproduced` says why it does not hold here, and in `here` what comes out instead, "
     .. "{ lowest, highest } or a text: it counts apart, and fails once it holds or leaves that interval. One with "
     .. "`note` says why no data could overturn it, and counts apart as well. "
-    .. "One with `may_differ` counts apart where it does not hold.",
+    .. "One with `may_differ` counts apart where it does not hold. With `means = true` claims compare means over the "
+    .. "repetitions, with `against` means of paired differences.",
   methods = {
     { "expect_best", "(options: { column: string, is: table, lowest: boolean?, highest: boolean?, within: number?, "
       .. common, "The best row of each group of points is one with these values" },
     { "expect_close", "(options: { column: string, to: any, rel: number?, abs: number?, " .. common,
       "A column is within a ratio or a distance of the published one, another column, or a number" },
-    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, " .. common,
-      "Every row's column is within bounds, or equals a value" },
+    { "expect_all", "(options: { column: string, at_least: number?, at_most: number?, equals: any, "
+      .. "interval: boolean?, " .. common, "Every row's column is within bounds, or equals a value" },
     { "expect_order", "(options: { column: string, by: string, order: any[], lowest: boolean?, highest: boolean?, "
       .. "within: number?, " .. common, "The values of a key come in this order, the best first" },
     { "expect_ratio", "(options: { column: string, of: table, over: table, mean: string?, at_least: number?, "

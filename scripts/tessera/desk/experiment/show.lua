@@ -2,6 +2,7 @@
 
 local grouped = require "tessera.grouped"
 local published = require "tessera.desk.published"
+local one_repetition = require "tessera.desk.one_repetition"
 local repeated = require "tessera.desk.repeated"
 local rows = require "tessera.desk.rows"
 local sheet = require "tessera.desk.sheet"
@@ -26,6 +27,8 @@ function M.rows(experiment, list, write)
   if experiment.over then list = repeated(list, experiment.over) end
   for i = 1, math.min(#list, max_rows) do shown[i] = list[i] end
   write(sheet.table(sheet_of(experiment, shown)))
+  local warning = experiment.over and one_repetition(list, experiment.over)
+  if warning then write("note: " .. warning .. "\n") end
   if #list > #shown then
     write(("... and %d more rows: tessera results %s\n"):format(#list - #shown, experiment.name))
   end

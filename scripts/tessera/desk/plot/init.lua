@@ -21,6 +21,8 @@ local read = options.card {
       doc = "{ point = {...}, columns... }, ..." },
     { name = "where", type = "table", doc = "Only rows with these values, as in results:rows { ... }" },
     { name = "over", type = "string", doc = "A key that counts repetitions, of which means are drawn (ts.repeated)" },
+    { name = "against", type = "table", doc = "With over: differences to the point with these values are drawn, { "
+      .. "planner = \"uniform\" }, each repetition's to its own" },
     -- Columns come from the rows, whose names may be any bytes.
     { name = "x", type = "string", bytes = true, required = true, doc = "Column along x; words become categories" },
     { name = "y", type = "string", bytes = true, doc = "Column along y; all kinds but cdf need it" },

@@ -108,8 +108,11 @@ local function where_text(where)
 end
 
 local function select_rows(opt)
+  if opt.against and not opt.over then
+    fail("against", "differences are taken repetition by repetition; give over, the key that counts them")
+  end
   options.list(opt.rows, path .. ".rows", "a list of rows", check_row)
-  if opt.over then opt.rows = repeated(opt.rows, opt.over) end
+  if opt.over then opt.rows = repeated(opt.rows, opt.over, opt.against) end
   if not opt.where or next(opt.where) == nil then return end
   opt.rows = rows.where(opt.rows, opt.where, path .. ".where")
   opt.title = opt.title or where_text(opt.where)

@@ -62,6 +62,10 @@ local function cell(column, row)
     local text = column.format and finite and column.format:format(value / column.unit.worth)
       or units.number(value / column.unit.worth)
     if column.role == "diff" then text = ("%+.1f"):format(value) end
+    local half = column.role == "ours" and column.spread and row[column.name .. "_half"]
+    if type(half) == "number" and finite then
+      text = ("%s ± %s"):format(text, units.number(half / column.unit.worth))
+    end
     local exact = ("%.9g"):format(value)
     return text, exact ~= text and exact or nil, true
   end
@@ -138,9 +142,22 @@ local function json_list(items)
   return "[" .. table.concat(parts, ",") .. "]"
 end
 
---- The table with its filter. on_row(count): so many rows are written.
-function M.draw(run, list, id, on_row)
+-- Columns of means: half widths stand beside them, not in columns of their own.
+local function with_spread(columns)
+  local known, kept = {}, {}
+  for _, column in ipairs(columns) do known[column.name] = true end
+  for _, column in ipairs(columns) do
+    local of = column.name:match "^(.*)_half$"
+    column.spread = true
+    if not (of and known[of]) and column.role ~= "took" then kept[#kept + 1] = column end
+  end
+  return kept
+end
+
+--- The table with its filter. on_row(count): so many rows are written; `spread`: rows are means of ts.repeated.
+function M.draw(run, list, id, on_row, spread)
   local columns, sources = columns_of.of(run, list), marks.sources(list)
+  if spread then columns = with_spread(columns) end
   prepare(columns, list)
   local head, body, rest = {}, {}, {}
   for i, column in ipairs(columns) do head[i] = head_cell(column, sources) end

@@ -2,8 +2,10 @@
 
 local data = require "tessera.desk.plot.data"
 local html = require "tessera.desk.report.html"
+local one_repetition = require "tessera.desk.one_repetition"
 local paths = require "tessera.desk.report.paths"
 local pictures = require "tessera.desk.report.pictures"
+local repeated = require "tessera.desk.repeated"
 local results_table = require "tessera.desk.report.results_table"
 local rows = require "tessera.desk.rows"
 local units = require "tessera.desk.units"
@@ -132,6 +134,27 @@ local function summary(run, list)
     run.quick and h("span", { class = "chip" }, "quick"))
 end
 
+-- The rows; where they are repetitions, their means first.
+local function results(run, list, id, on_row)
+  local over = run.declaration.over
+  local all = results_table.draw(run, list, id .. "-rows", on_row)
+  if type(over) ~= "string" or #list == 0 or list[1].point[over] == nil then return { h("h3", nil, "Results"), all } end
+  local means, keys = repeated(list, over), {}
+  for _, key in ipairs(run.declaration.keys or {}) do
+    if key ~= over then keys[#keys + 1] = key end
+  end
+  local of_means = setmetatable({ declaration = setmetatable({ keys = keys }, { __index = run.declaration }) },
+    { __index = run })
+  local warning = one_repetition(means, over)
+  return {
+    h("h3", nil, "Results"),
+    h("p", { class = "muted" }, ("Means over %s, with half of their 95 %% interval."):format(over)),
+    warning and h("p", { class = "problem" }, warning),
+    results_table.draw(of_means, means, id .. "-means", function() end, true),
+    h("details", nil, h("summary", nil, ("All %d repetitions"):format(#list)), all),
+  }
+end
+
 --- The section of one run. entry: run, rows; `id`: of the section in the page; on_row(count): how far its table is.
 function M.draw(store, entry, id, on_row)
   local run, list = entry.run, entry.rows
@@ -142,7 +165,7 @@ function M.draw(store, entry, id, on_row)
     run.declaration.doc and h("p", { class = "doc" }, run.declaration.doc),
     summary(run, list), claims(run),
     #plots > 0 and h("div", { class = "plots" }, plots),
-    h("h3", nil, "Results"), results_table.draw(run, list, id .. "-rows", on_row), notes(run),
+    results(run, list, id, on_row), notes(run),
     #plans > 0 and { h("h3", nil, "Plans"), plans },
     h("h3", nil, "Origin"), origin(run, list))
 end
