@@ -14,12 +14,13 @@ local gib = 2 ^ 30
 -- Few bits warm, many bits cold; the number stands in the cell where it fits.
 local bit_colours = { [3] = "#d55e00", [4] = "#e69f00", [8] = "#56b4e9", [16] = "#0072b2" }
 local components = {
-  { "weight_bytes", "weights", "#4a6fa5" }, { "kv_cache_bytes", "KV cache", "#8d6fb0" },
-  { "activation_bytes", "activations", "#c77c4f" }, { "embedding_bytes", "embeddings", "#5b8a5f" },
-  { "reserve_bytes", "reserve", "#9a9a9a" },
+  { "weight_bytes", "weights", "#4a6fa5" }, { "kv_cache_bytes", "KV cache", "#ddcc77" },
+  { "activation_bytes", "activations", "#882255" }, { "embedding_bytes", "embeddings", "#117733" },
+  { "reserve_bytes", "reserve", "#a8a8a8" },
 }
 local prefill_colour, decode_colour = "#009e73", "#cc79a7"
 M.phase_colours = { prefill = prefill_colour, decode = decode_colour }
+M.bit_colours, M.components = bit_colours, components
 
 local function colour_of(bitwidth)
   return bit_colours[bitwidth] or ("hsl(%d, 45%%, 55%%)"):format(30 + 180 * math.min(bitwidth, 16) / 16)

@@ -5,11 +5,12 @@ local escape = require "tessera.desk.escape"
 
 local M = {}
 
---- Series 1 to 8: Okabe and Ito's colours, which most colour-blind readers tell apart, from strong to faint; the second
---- is for dark pages. Markers and dashes differ as well, so that colour never says anything alone.
+--- Series 1 to 8: Okabe and Ito's colours first, darker where a line needs it, then what stays apart from these for
+--- colour-blind readers (tests/lua/colours_spec.lua); the second is for dark pages. Markers and dashes differ as well,
+--- so that colour never says anything alone.
 M.series_colours = {
-  { "#0072b2", "#4fa8de" }, { "#d55e00", "#f0824a" }, { "#009e73", "#2fc79b" }, { "#a3538a", "#d98fbf" },
-  { "#111111", "#f2f2f2" }, { "#b87c00", "#e8ae2b" }, { "#2b86c4", "#8ecdf5" }, { "#6b6b6b", "#b0b0b0" },
+  { "#0072b2", "#4fa8de" }, { "#d55e00", "#f0824a" }, { "#009e73", "#1fb58c" }, { "#a3538a", "#dd9cc6" },
+  { "#111111", "#f2f2f2" }, { "#783018", "#b07040" }, { "#001890", "#6f7cf5" }, { "#6b6b6b", "#e6d93c" },
 }
 M.dashes = { "", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "9 3 2 3 2 3" }
 M.markers = { "circle", "square", "triangle", "diamond", "down", "cross", "plus", "ring" }
