@@ -74,6 +74,7 @@ return {
     "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
     "solver/planning", "solver/serving",
   },
+  ["engine/lm/lua"] = { "engine/chat" },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
     "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",

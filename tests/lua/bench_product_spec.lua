@@ -33,12 +33,46 @@ describe("tessera bench of a shape", function()
     for line in out:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
   end)
 
+  it("holds one kernel against the roofline, by its versions", function()
+    local function rows(...)
+      local status, out, err = bench("--repeats", "2", "--threads", "1", "--json", "--kernel", ...)
+      assert.same({ 0, "" }, { status, err })
+      return core.from_json(out)
+    end
+    for kernel, bitwidths in pairs { dense_gemm = { 16 }, dequant_gemm = { 3, 4, 8 }, dequant_gemm_a8 = { 3, 4, 8 },
+      int8_gemm = { 8 } } do
+      -- No side is a multiple of anything that a kernel has blocks of.
+      local found = rows(kernel, "--m", "3", "--n", "37", "--k", "77")
+      assert.equal(#bitwidths, #found)
+      for i, row in ipairs(found) do
+        assert.equal(bitwidths[i], row.bitwidth)
+        assert.equal(kernel, row.kernel)
+        assert.is_true(row.nmse < 1e-9 and row.nmse >= 0)
+        assert.near(row.roofline_s / row.product_s, row.roofline_ratio, 1e-9)
+        assert.is_true(row.roofline_ratio > 0)
+        assert.near((row.product_s_high - row.product_s_low) / row.product_s, row.spread_ratio, 1e-9)
+        local bytes_s = (row.weight_bytes + row.token_bytes) / row.memory_bytes_per_s
+        local flop_s = 2 * 3 * 37 * 77 / row.peak_flop_per_s
+        assert.near(math.max(bytes_s, flop_s), row.roofline_s, 1e-9 * row.roofline_s)
+        assert.equal(bytes_s > flop_s and "memory" or "arithmetic", row.bound_by)
+      end
+    end
+    local versions = rows("dequant_gemm", "--n", "64", "--k", "64", "--bitwidths", "4", "--isa", "all")
+    assert.equal("scalar", versions[1].isa)
+    assert.is_true(#versions >= 2)
+  end)
+
   it("refuses what it cannot multiply", function()
     for _, case in ipairs {
       { "none of 3, 4, 8, 16", "64x64", "--bitwidths", "5" },
       { "more than 1073741824 weights", "1000000x1000000" },
       { "--method: it belongs to a model", "64x64", "--method", "gptq" },
       { "rows: 0", "0x64" },
+      { "dense_gemm multiplies weights of 16 bits, not 4", "--kernel", "dense_gemm", "--bitwidths", "4" },
+      { "'sse9' does not run here; these do: scalar", "--kernel", "dense_gemm", "--isa", "sse9" },
+      { "--m: it belongs to --kernel", "64x64", "--m", "2" },
+      { "--m, --n and --k say its shape", "64x64", "--kernel", "dense_gemm" },
+      { "did you mean 'dense_gemm'", "--kernel", "gemm" },
     } do
       local status, _, err = bench(unpack(case, 2))
       assert.is_true(status == 1 or status == 2)

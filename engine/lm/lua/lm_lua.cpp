@@ -16,6 +16,8 @@ void register_lm(lua_State* L) {
                            {{"language_model", lua_kit::guarded<new_language_model>},
                             {"tokenizer", lua_kit::guarded<new_tokenizer>},
                             {"layer_indicator", lua_kit::guarded<layer_indicator>},
+                            {"chat_prompt", lua_kit::guarded<chat_prompt>},
+                            {"product_isas", lua_kit::guarded<product_isas>},
                             {"product_speed", lua_kit::guarded<product_speed>}});
 }
 

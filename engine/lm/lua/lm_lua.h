@@ -50,6 +50,11 @@ int model_generate(lua_State* L);
 int model_speed(lua_State* L);
 /// product_speed(options): of a product of one shape, { product_s = { ... }, weight_bytes }.
 int product_speed(lua_State* L);
+/// product_isas(kernel): versions of it that run here.
+int product_isas(lua_State* L);
+/// chat_prompt(path, messages, template): the text of a chat by the template of the model there, or
+/// by a file; `messages` as JSON.
+int chat_prompt(lua_State* L);
 
 /// The request that options of ts.language_model make, checked against the model at its path.
 lm::LoadRequest read_request(const lua_kit::Options& options);

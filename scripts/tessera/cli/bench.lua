@@ -1,6 +1,7 @@
 -- `tessera bench`: rates of prefill and decode, time to load, and memory, by bitwidths and threads. Where there are
 -- several of these each has a process of its own: memory and the time to load are those of a fresh one.
 
+local bench_product = require "tessera.cli.bench_product"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
@@ -113,10 +114,20 @@ end
 
 --- @param given table the flags; names: the model, or a shape
 function M.main(given)
+  if given.kernel then
+    if #given.names > 0 then
+      core.raise("usage", "--kernel: --m, --n and --k say its shape, no word does", "--kernel")
+    end
+    return bench_product.run(nil, nil, given)
+  end
+  for _, name in ipairs { "m", "n", "k" } do
+    if given[name] then core.raise("usage", ("--%s: it belongs to --kernel"):format(name), "--" .. name) end
+  end
   local rows, columns = (given.names[1] or ""):match "^(%d+)[xX](%d+)$"
   if rows and #given.names == 1 and not core.file_kind(given.names[1]) then
-    return require "tessera.cli.bench_product"(tonumber(rows), tonumber(columns), given)
+    return bench_product.run(tonumber(rows), tonumber(columns), given)
   end
+  if given.isa then core.raise("usage", "--isa: it belongs to a shape or --kernel", "--isa") end
   local path = on_disk.path(given, "tessera bench", 1)
   local all_bitwidths, all_threads = given.bitwidths or { 0 }, given.threads or { 0 }
   local results, alone = {}, #all_bitwidths * #all_threads == 1

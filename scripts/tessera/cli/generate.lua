@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local lm = require "tessera.lm"
 local on_disk = require "tessera.cli.on_disk"
 local tables = require "tessera.options"
 local terminal = require "tessera.terminal"
@@ -17,6 +18,21 @@ local function prompt_of(given)
     core.raise("usage", "give a text to continue behind the model, or - to read one from stdin", "tessera generate")
   end
   return text == "-" and core.read_file "/dev/stdin" or text
+end
+
+-- The prompt as the model reads it: a text, or with --chat the tokens of a chat in its template.
+local function asked_of(model, prompt, given, path)
+  for _, name in ipairs { "system", "chat_template" } do
+    if given[name] and not given.chat then
+      local flag = "--" .. name:gsub("_", "-")
+      core.raise("usage", flag .. ": it belongs to --chat", flag)
+    end
+  end
+  if not given.chat then return prompt end
+  local messages = { { role = "user", content = prompt } }
+  if given.system then table.insert(messages, 1, { role = "system", content = given.system }) end
+  local text = lm.chat_prompt(path, core.to_json(messages), given.chat_template)
+  return model.tokenizer:encode(text, { special = false }) -- the template begins the text itself
 end
 
 local function rate(tokens, seconds)
@@ -47,8 +63,9 @@ function M.main(given)
       terminal.out:flush()
     end
   end
+  local asked = asked_of(model, prompt, given, path)
   host.poll_interrupts(true)
-  local ok, result = pcall(model.generate, model, prompt, options)
+  local ok, result = pcall(model.generate, model, asked, options)
   host.poll_interrupts(false)
   if not ok then error(result, 0) end
   if host.json then

@@ -8,6 +8,7 @@
 #include "lm_lua.h"
 #include "quality_lua.h"
 #include "run_lua.h"
+#include "tessera/linear/product_speed.h"
 #include "verbs.h"
 
 namespace tessera::app {
@@ -52,6 +53,12 @@ const OptionTable& generate_verb_options() {
                   "Continues a text with a model on disk; PROMPT - reads it from stdin",
                   "",
                   {}};
+    t.options.push_back({.name = "chat",
+                         .type = OptionType::boolean,
+                         .doc = "PROMPT is what a user says, in the model's own template"});
+    t.options.push_back(as_text("system", "With --chat: the message that stands before it"));
+    t.options.push_back(
+        as_text("chat_template", "With --chat: file with a template in place of the model's own"));
     take(t, lm_lua::generate_options());
     take_model(t, {"rounding"});
     return t;
@@ -72,6 +79,7 @@ const OptionTable& execute_verb_options() {
                 "File: a prompt a line, or .jsonl with prompt or tokens, max_tokens, "
                 "seed, id"));
     take(t, run_lua::execute_options());
+
     return t;
   }();
   return table;
@@ -161,6 +169,22 @@ const OptionTable& bench_verb_options() {
                          .default_text = "{0}",
                          .min = 0,
                          .max = 1024});
+    t.options.push_back({.name = "kernel",
+                         .type = OptionType::choice,
+                         .doc = "One kernel at the shape --m, --n, --k, with its share of this "
+                                "machine's roofline; its result is checked",
+                         .choices = names_of<linear::ProductKernel>()});
+    const auto size = [&t](std::string_view name, std::string_view doc, double most) {
+      t.options.push_back(
+          {.name = name, .type = OptionType::integer, .doc = doc, .min = 1, .max = most});
+    };
+    size("m", "Of --kernel: tokens. Default: 1", 1 << 16);
+    size("n", "Of --kernel: outputs. Default: 4096", 1 << 24);
+    size("k", "Of --kernel: inputs, over which it sums. Default: 4096", 1 << 24);
+    t.options.push_back({.name = "isa",
+                         .type = OptionType::text_list,
+                         .doc = "Of a shape or --kernel: a row for each of these versions (tessera "
+                                "version --kernels), or all. Default: the fastest"});
     take(t, lm_lua::speed_options());
     OptionTable model;
     take(model, lm_lua::language_model_options(), {"path", "threads", "seed", "rounding"});
