@@ -26,6 +26,7 @@ local later = {
   table = "tessera.desk.text_table",
   histogram = "tessera.desk.histogram",
   repeated = "tessera.desk.repeated",
+  report = "tessera.desk.page",
   experiment = "tessera.desk.experiment",
   collection = "tessera.desk.collection",
   data_sets = { "tessera.desk.data_sets", "list" },

@@ -56,6 +56,7 @@ M.functions = {
   end,
   ["ts.check"] = function() return { object "Plan" } end,
   ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
+  ["ts.report"] = function() return { object "Plan", "report.html" } end,
   ["ts.picture"] = function() return { object "Plan", "picture.svg" } end,
   ["ts.device_changes"] = function() return { object "Plan", { time_limit_s = 0.1 } } end,
   ["ts.beside"] = function() return { object "Plan", { time_limit_s = 0.1 } } end,

@@ -26,6 +26,8 @@ const OptionTable& run_options();
 
 /// An option that is a word or a path.
 OptionSpec as_text(std::string_view name, std::string_view doc);
+/// --report, a page that stands alone.
+OptionSpec report_flag();
 /// --usd-per-hour, which cli/taken.lua reads.
 OptionSpec prices_option();
 /// Adds the library's own options to those of a verb, so that flags and scripts cannot disagree.

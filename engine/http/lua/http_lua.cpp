@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "core_lua.h"
 #include "engine_lua.h"
 #include "lm_lua.h"
+#include "served_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
+#include "tessera/core/text.h"
 #include "tessera/http/module.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/guard.h"
@@ -17,6 +20,7 @@
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/run/module.h"
+#include "tessera/serving/summary.h"
 
 namespace tessera::http_lua {
 namespace {
@@ -67,8 +71,22 @@ int check(lua_State* L) {
   return 0;
 }
 
+/// What came of it as ts.serve gives it, or nothing where no request came.
+void push_record(lua_State* L, serving::Served record, const std::string& name) {
+  if (record.log.requests.empty()) return lua_pushnil(L);
+  serving::SummaryOptions options;
+  options.block_size = record.deployment->replicas.front().engine.block_size;
+  for (const serving::Request& r : record.traffic->requests) {
+    options.prompt_tokens.push_back(r.prompt_tokens);
+  }
+  options.source = fmt::format("measured here, {} behind HTTP", quote(name));
+  auto served = std::make_shared<serving::Served>(std::move(record));
+  served->summary = serving::summarise(served->log, options);
+  lua_kit::push_object<serving::Served>(L, std::move(served));
+}
+
 /// serve(model, engine, options, on_listening): until it is told to end; why it ended
-/// otherwise, or "".
+/// otherwise, or "", and where options has a report what was served.
 int serve(lua_State* L) {
   const auto loaded = lua_kit::check_object<lm_lua::LoadedModel>(L, 1, "tessera serve");
   http::ServeRequest request{.model = loaded->model,
@@ -85,8 +103,14 @@ int serve(lua_State* L) {
     lua_kit::push_integer(state, now.block_size);
     function->call(5, 0);
   };
+  std::optional<serving::Served> record;
+  if (!request.options.report.empty()) {
+    request.on_record = [&record](serving::Served served) { record = std::move(served); };
+  }
   lua_kit::push_text(L, http::module().serve(request));
-  return 1;
+  if (!record) return 1;
+  push_record(L, std::move(*record), loaded->model->shape().name);
+  return 2;
 }
 
 }  // namespace

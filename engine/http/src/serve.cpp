@@ -86,9 +86,8 @@ serving::Replica engine_for(const ServeRequest& request) {
   return run::engine_of(deployment, model, "tessera serve");
 }
 
-void write_step_log(EngineLoop& engine, const std::string& path) {
-  const serving::Served served = engine.take_record();
-  if (served.log.steps.empty()) return;
+void write_step_log(const serving::Served& served, const std::string& path) {
+  if (served.log.steps.empty() || path.empty()) return;
   const serving::ReplayCard card = serving::replay_card(served);
   serving::save_chrome_trace(served.log, path, serving::kMostTraceEvents, &card);
 }
@@ -108,12 +107,13 @@ std::string serve(const ServeRequest& request) {
   const Premises premises = premises_of(request, replica);
   Metrics metrics(premises.name, replica.engine, replica.kv_blocks);
   Service* told = nullptr;
+  const bool records = !request.options.step_log.empty() || request.on_record;
   EngineLoop engine(
       request.model, replica,
       [&](News news) {
         server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
       },
-      !request.options.step_log.empty());
+      records);
   const bool is_open = !request.api_key.empty() || !server.is_loopback();
   Service service(server, engine, premises, metrics,
                   {.api_key = request.api_key,
@@ -148,7 +148,11 @@ std::string serve(const ServeRequest& request) {
     server.post([&] { service.fail_all(500, why); });
   }
   server.stop();
-  if (!request.options.step_log.empty()) write_step_log(engine, request.options.step_log);
+  if (records) {
+    serving::Served served = engine.take_record();
+    write_step_log(served, request.options.step_log);
+    if (request.on_record) request.on_record(std::move(served));
+  }
   return why;
 }
 

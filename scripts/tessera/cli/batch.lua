@@ -298,6 +298,7 @@ function M.main(given, flag, stream_line)
     terminal.say("\n" .. launch_flags.written_text(written))
   end
   if given.picture then ts.picture(plan, given.picture) end
+  if given.report then ts.report(plan, given.report, { beside = rows, device_changes = changes }) end
   if why_not then return nil, why_not end
   return 0
 end

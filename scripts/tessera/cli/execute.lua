@@ -192,6 +192,7 @@ function M.main(given)
   function options.on_fault(fault) say(fault_line(fault, options)) end
   local run = ts.execute(plan, options)
   if host.json then host.set_result(as_data(run)) else print_answers(run) end
+  if given.report then ts.report(run, given.report, { plan = plan }) end
   say(summary(run))
   if run.state == "failed" then
     local hint = given.journal and "; the same command goes on with what the journal lacks"

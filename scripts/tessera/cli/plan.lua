@@ -9,7 +9,7 @@ local M = {}
 local of_streams = {}
 for _, name in ipairs { "model", "cluster", "prompt_tokens", "output_tokens", "lengths", "bitwidths", "kv_bitwidth",
   "tensor_parallel", "kernel_set", "runtime", "max_perplexity_increase", "min_accuracy_recovery", "rate", "launch",
-  "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite", "as", "save", "picture", "beside",
+  "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite", "as", "save", "picture", "report", "beside",
   "usd_per_hour" } do
   of_streams[name] = true
 end

@@ -59,12 +59,18 @@ function M.main(given)
   model_options.plan = plan
   local engine = ts.engine(engine_of(given))
   local model = ts.language_model(model_options)
-  local why = http.serve(model, engine, options, function(name, address, port, blocks, size)
+  local why, served = http.serve(model, engine, options, function(name, address, port, blocks, size)
     local text = ("%s\n%d KV blocks of %d tokens\n"):format(tostring(model), blocks, size)
     terminal.err:write(host.wrapped("stderr", text))
     terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
     terminal.out:flush()
   end)
+  if served then
+    ts.report(served, given.report)
+    terminal.err:write(host.wrapped("stderr", ("wrote %s\n"):format(given.report)))
+  elseif given.report then
+    terminal.err:write(host.wrapped("stderr", ("no request came: %s was not written\n"):format(given.report)))
+  end
   if why == "" then return 0 end
   terminal.err:write(host.wrapped("stderr", ("tessera serve: %s\n"):format(why)))
   return 1

@@ -256,6 +256,7 @@ function M.main(given)
   end
   if given.save then plan_of(options, "--save"):save(given.save) end
   if given.picture then ts.picture(plan_of(options, "--picture"), given.picture) end
+  if given.report then ts.report(options, given.report) end
   if why_not then return nil, why_not end
   return 0
 end

@@ -5,7 +5,7 @@ local common = require "tessera.launch.common"
 local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local obstacles = require "tessera.launch.obstacles"
-local routers = require "tessera.plugins.routers"
+local parts_of = require "tessera.serving.parts"
 local vllm = require "tessera.launch.vllm"
 local write_folder = require "tessera.launch.write"
 
@@ -47,16 +47,10 @@ end
 -- Parts of a row as layouts.join wants them, and the devices that are used.
 local function joined(asked, row, devices, places)
   local list, used = {}, {}
-  for i, part in ipairs(row.parts) do
-    local deployment = routers.deployment { model = asked.model, cluster = asked.cluster:part(devices[i]),
-      tensor_parallel = part.tensor_parallel, pipeline_parallel = part.pipeline_parallel,
-      expert_parallel = part.expert_parallel, attention_data_parallel = part.attention_data_parallel,
-      stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = part.engines,
-      bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
-      kernel_set = asked.kernel_set, router = asked.router }
-    list[i] = { plan = deployment.plan, role = part.role, share = part.share, places = {},
-      limits = limits_of(part, asked.engine) }
-    for k, index in ipairs(devices[i]) do
+  for i, one in ipairs(parts_of.list(asked, row, devices)) do
+    list[i] = { plan = one.plan, role = one.role, share = one.share, places = {},
+      limits = limits_of(one.part, asked.engine) }
+    for k, index in ipairs(one.devices) do
       list[i].places[k], used[index] = places[index + 1], true
     end
   end
@@ -81,12 +75,6 @@ local function notes_of(asked, row)
   return notes
 end
 
--- The name of the router that a search was asked for; nil for a function.
-local function router_name(given)
-  if type(given) == "table" then return given.choose == nil and (given.name or "round_robin") or nil end
-  return given or "least_requests"
-end
-
 -- Lengths of the stream that the list was asked for; empty where a trace or a distribution says them.
 local function stream_of(given)
   local traffic = type(given.traffic) == "table" and given.traffic or given
@@ -97,9 +85,7 @@ end
 
 --- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
 return function(plans, kind, folder, opt)
-  local row, given = plans[opt.rank], plans.options
-  local asked = { model = core.model(given.model), cluster = core.cluster(given.cluster), engine = given.engine or {},
-    router = router_name(given.router), kernel_set = given.kernel_set }
+  local row, asked = plans[opt.rank], parts_of.asked(plans)
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse("plans:export.kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
   end
@@ -122,7 +108,7 @@ return function(plans, kind, folder, opt)
     return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
       .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
   end
-  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {}, stream = stream_of(given) }
+  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {}, stream = stream_of(plans.options) }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
       places = part.places }

@@ -102,6 +102,7 @@ const OptionTable& capacity_options() {
         {.name = "frontier",
          .type = boolean,
          .doc = "Prints tokens per second and user against tokens per second and GPU, too"});
+    t.options.push_back(report_flag());
     add_launch_flags(t, {.name = "launch",
                          .type = choice,
                          .doc = "Writes what starts the best, into the folder --out",

@@ -79,6 +79,7 @@ const OptionTable& execute_verb_options() {
                 "File: a prompt a line, or .jsonl with prompt or tokens, max_tokens, "
                 "seed, id"));
     take(t, run_lua::execute_options());
+    t.options.push_back(report_flag());
 
     return t;
   }();

@@ -12,6 +12,12 @@
 
 namespace tessera::app {
 
+OptionSpec report_flag() {
+  return as_text("report",
+                 "Writes what was found as one HTML page: a map of the GPUs, layers and bits, "
+                 "memory, times");
+}
+
 OptionSpec as_text(std::string_view name, std::string_view doc) {
   return {.name = name, .type = OptionType::text, .doc = doc};
 }
@@ -126,6 +132,7 @@ const OptionTable& plan_options() {
                          .type = OptionType::boolean,
                          .doc = "Of --launch: engines behind one address may serve unlike bits"});
     t.options.push_back(as_text("picture", "Writes the pipeline as an SVG picture to this file"));
+    t.options.push_back(report_flag());
     return t;
   }();
   return table;

@@ -26,6 +26,8 @@ local function colour_of(bitwidth)
   return bit_colours[bitwidth] or ("hsl(%d, 45%%, 55%%)"):format(30 + 180 * math.min(bitwidth, 16) / 16)
 end
 
+M.colour_of = colour_of
+
 local function largest(stages, value)
   local most = 0
   for _, stage in ipairs(stages) do most = math.max(most, value(stage)) end

@@ -40,6 +40,18 @@ function M.h(name, attributes, ...)
   return M.raw(table.concat(parts))
 end
 
+--- A list of { name, what }; what is nil or empty is left out.
+function M.facts(pairs_of)
+  local parts = {}
+  for _, pair in ipairs(pairs_of) do
+    if pair[2] ~= nil and pair[2] ~= "" then
+      parts[#parts + 1] = M.h("dt", nil, pair[1])
+      parts[#parts + 1] = M.h("dd", nil, pair[2])
+    end
+  end
+  return M.h("dl", nil, parts)
+end
+
 --- The text of markup.
 function M.text(...)
   local parts = {}

@@ -1,41 +1,20 @@
 -- `tessera report`: stored runs as one HTML file that needs no network and trusts nothing that it shows.
 
 local core = require "tessera.core"
-local host = require "tessera.host"
 local data = require "tessera.desk.plot.data"
 local html = require "tessera.desk.report.html"
 local marks = require "tessera.desk.report.marks"
 local options = require "tessera.options"
 local section = require "tessera.desk.report.section"
+local shell = require "tessera.desk.report.shell"
 local store_module = require "tessera.store"
 local stored_rows = require "tessera.desk.stored_rows"
 local summary = require "tessera.desk.report.summary"
-local svg = require "tessera.desk.picture.svg"
 local units = require "tessera.desk.units"
 local verdict = require "tessera.desk.experiment.verdict"
 
 local h = html.h
 local M = {}
-
-local own = host.installation.scripts_dir .. "/tessera/desk/report/"
-
-local function read_own(name) return core.read_file(own .. name) end
-
-local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
--- 'sha256-...' as a content security policy wants it: base64 of the hash.
-local function policy_hash(text)
-  local hex, out = store_module.sha256(text), {}
-  for at = 1, #hex, 6 do
-    local part = hex:sub(at, at + 5)
-    local value = tonumber(part .. ("0"):rep(6 - #part), 16)
-    for shift = 3, 0, -1 do
-      local index = math.floor(value / 64 ^ shift) % 64 + 1
-      out[#out + 1] = (3 - shift) * 3 < #part * 2 and digits:sub(index, index) or "="
-    end
-  end
-  return "'sha256-" .. table.concat(out) .. "'"
-end
 
 local function fail(message, where) core.raise("not_found", message, where) end
 
@@ -157,27 +136,10 @@ local function draw_sections(store, entries)
 end
 
 local function page(store, entries)
-  local style, script = read_own "report.css" .. svg.style() .. "\n", read_own "report.js"
-  local policy = ("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"):format(
-    policy_hash(style), policy_hash(script))
   local title = #entries == 1 and entries[1].run.experiment or "Results"
   local counts, nav = contents(entries)
-  local sections = draw_sections(store, entries)
-  local head = h("head", nil, h("meta", { charset = "utf-8" }),
-    h("meta", { ["http-equiv"] = "Content-Security-Policy", content = policy }),
-    h("meta", { name = "viewport", content = "width=device-width, initial-scale=1" }),
-    h("meta", { name = "color-scheme", content = "light dark" }), h("title", nil, title .. " · Tessera report"),
-    h("style", nil, html.raw(style)))
-  local body = h("body", nil,
-    h("header", nil, h("h1", nil, title), counts,
-      h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
-    nav,
-    h("details", { class = "key" }, h("summary", nil, "Signs beside columns: where the numbers come from"),
-      marks.legend()),
-    h("main", nil, sections),
-    h("footer", { class = "muted" }, ("Made by tessera %s."):format(host.version.version or "")),
-    h("div", { id = "tip", role = "tooltip", hidden = true }), h("script", nil, html.raw(script)))
-  return "<!DOCTYPE html>\n" .. html.text(h("html", { lang = "en" }, head, body)) .. "\n"
+  return shell { title = title, summary = counts, before = { nav, marks.key() }, sections = draw_sections(store,
+    entries) }
 end
 
 local read = options.card {

@@ -59,6 +59,12 @@ end
 M.published = { { kind = "published", count = 0 } }
 M.measured = { { kind = "measured", count = 0 } }
 
+--- What the signs beside columns say, folded.
+function M.key()
+  return html.h("details", { class = "key" },
+    html.h("summary", nil, "Signs beside columns: where the numbers come from"), M.legend())
+end
+
 function M.legend()
   local items = {}
   for i, kind in ipairs(kinds) do

@@ -16,7 +16,7 @@ local M = {}
 
 local max_pictures = 6
 
---- A picture that one Tab reaches; arrow keys then move through its marks.
+-- A picture that one Tab reaches; arrow keys then move through its marks.
 local function figure(svg, caption)
   return h("figure", { class = "plot" }, h("div", {
     class = "box", tabindex = "0", role = "group", ["data-marks"] = true,
@@ -34,18 +34,29 @@ local function attempt(draw)
   return nil, tostring(result)
 end
 
+M.figure = figure
+
 local function drawn(spec, list)
   local copy = {}
   for key, value in pairs(spec) do copy[key] = value end
   copy.rows = list
   local svg, why = attempt(function() return plot(copy):svg(true) end)
   if svg then return figure(svg, spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x)) end
-  return h("p", { class = "problem" }, "A plot of the declaration cannot be drawn: " .. why)
+  return nil, why
 end
 
+--- The plots of a run. In the place of declared ones that cannot be drawn stand why, and what suits the rows.
 function M.plots(run, list)
-  local result = {}
-  for i, spec in ipairs(specs.of(run, list)) do result[i] = drawn(spec, list) end
+  local result, refused = {}, false
+  for _, spec in ipairs(specs.of(run, list)) do
+    local picture, why = drawn(spec, list)
+    refused = refused or not picture
+    result[#result + 1] = picture or h("p", { class = "problem" },
+      ("A plot of the declaration cannot be drawn: %s"):format(why))
+  end
+  for _, spec in ipairs(refused and specs.obvious(run, list) or {}) do
+    result[#result + 1] = drawn(spec, list) or nil
+  end
   return result
 end
 

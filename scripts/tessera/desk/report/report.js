@@ -65,10 +65,48 @@
     if (Number.isNaN(x) !== Number.isNaN(y)) return sign * (Number.isNaN(x) ? 1 : -1);
     return sign * collator.compare(a, b);
   };
+  // What a row is found by: its words, and numbers as they are typed, 1299 where it reads 1,299.
+  const texts = new WeakMap();
+  const textOf = (row) => {
+    if (!texts.has(row)) {
+      const exact = [...row.cells].map((cell) => cell.dataset.v ?? '');
+      texts.set(row, `${row.textContent} ${exact.join(' ')}`.toLowerCase());
+    }
+    return texts.get(row);
+  };
+  // Of many rows a page at a time is shown: the browser lays out no others.
+  const rowsAPage = 100;
+  const makePager = (place, turned) => {
+    let page = 0, pages = 1;
+    const text = document.createElement('span');
+    const button = (label, step) => {
+      const made = document.createElement('button');
+      made.type = 'button';
+      made.textContent = label;
+      made.addEventListener('click', () => { page += step; turned(); });
+      return made;
+    };
+    const back = button('Previous', -1), on = button('Next', 1);
+    place.append(back, text, on);
+    return {
+      first() { page = 0; },
+      slice(count) {
+        pages = Math.max(1, Math.ceil(count / rowsAPage));
+        page = Math.min(Math.max(page, 0), pages - 1);
+        text.textContent = `page ${page + 1} of ${pages}`;
+        back.disabled = page === 0;
+        on.disabled = page === pages - 1;
+        place.hidden = pages === 1;
+        return [page * rowsAPage, (page + 1) * rowsAPage];
+      },
+    };
+  };
   const makeTable = (table) => {
     const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
     const input = document.querySelector(`[data-filter="${table.id}"]`);
     const count = document.querySelector(`[data-count="${table.id}"]`);
+    const place = document.querySelector(`[data-pager="${table.id}"]`);
+    const pager = place && makePager(place, () => filter());
     let sorted = null;
     const sort = () => {
       const { column, sign } = sorted;
@@ -80,19 +118,25 @@
     };
     const filter = () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let shown = 0;
+      const found = [];
       for (const row of body.rows) {
-        const text = words.length ? row.textContent.toLowerCase() : '';
+        const text = words.length ? textOf(row) : '';
         row.hidden = !words.every((word) => text.includes(word));
-        if (!row.hidden) shown++;
+        if (!row.hidden) found.push(row);
       }
+      const shown = found.length;
+      const [first, end] = pager ? pager.slice(shown) : [0, shown];
+      found.forEach((row, i) => row.classList.toggle('off', i < first || i >= end));
       count.textContent = words.length ? `${shown} of ${body.rows.length} rows` : `${shown} rows`;
     };
     heads.forEach((head, column) => head.querySelector('.sort').addEventListener('click', () => {
       sorted = { column, sign: sorted?.column === column && sorted.sign > 0 ? -1 : 1 };
       sort();
+      pager?.first();
+      if (input) filter();
     }));
-    input?.addEventListener('input', filter); // the summary has none
+    input?.addEventListener('input', () => { pager?.first(); filter(); }); // the summary has none
+    if (pager) filter();
     return { changed() {
       if (sorted) sort();
       if (input) filter();

@@ -13,6 +13,7 @@ local h = html.h
 local M = {}
 
 local plain_rows = 1000
+local rows_a_page = 100 -- as the page's script has it
 
 local role_words = { paper = "paper", ours = "ours", diff = "diff (%)" }
 
@@ -142,8 +143,8 @@ local function json_list(items)
   return "[" .. table.concat(parts, ",") .. "]"
 end
 
--- Columns of means: half widths stand beside them, not in columns of their own.
-local function with_spread(columns)
+--- Columns of means: half widths stand beside them, not in columns of their own.
+function M.with_spread(columns)
   local known, kept = {}, {}
   for _, column in ipairs(columns) do known[column.name] = true end
   for _, column in ipairs(columns) do
@@ -154,10 +155,11 @@ local function with_spread(columns)
   return kept
 end
 
---- The table with its filter. on_row(count): so many rows are written; `spread`: rows are means of ts.repeated.
-function M.draw(run, list, id, on_row, spread)
+--- The table with its filter. on_row(count): so many rows are written; `choose`: a function of the columns that there
+--- are, for those to show.
+function M.draw(run, list, id, on_row, choose)
   local columns, sources = columns_of.of(run, list), marks.sources(list)
-  if spread then columns = with_spread(columns) end
+  if choose then columns = choose(columns) end
   prepare(columns, list)
   local head, body, rest = {}, {}, {}
   for i, column in ipairs(columns) do head[i] = head_cell(column, sources) end
@@ -172,9 +174,10 @@ function M.draw(run, list, id, on_row, spread)
       h("input", {
         type = "search", ["data-filter"] = id, placeholder = "words, all must occur", autocomplete = "off",
       })),
-      h("output", { ["data-count"] = id }, ("%d rows"):format(#list))),
+      h("output", { ["data-count"] = id }, ("%d rows"):format(#list)),
+      #list > rows_a_page and h("span", { class = "pager", ["data-pager"] = id }) or nil),
     note,
-    h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Results of " .. run.experiment },
+    h("div", { class = "box", tabindex = "0", role = "region", ["aria-label"] = "Table of " .. run.experiment },
       h("table", { id = id, class = "results" }, h("thead", nil, h("tr", nil, head)), h("tbody", nil, body))),
     #rest > 0 and h("script", { type = "application/json", ["data-rest"] = id },
       html.raw(escape.script(json_list(rest)))),

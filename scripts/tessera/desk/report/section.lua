@@ -40,17 +40,6 @@ local function notes(run)
   return { h("h3", nil, "Notes"), h("ul", nil, items) }
 end
 
-local function facts(pairs_of)
-  local parts = {}
-  for _, pair in ipairs(pairs_of) do
-    if pair[2] ~= nil and pair[2] ~= "" then
-      parts[#parts + 1] = h("dt", nil, pair[1])
-      parts[#parts + 1] = h("dd", nil, pair[2])
-    end
-  end
-  return h("dl", nil, parts)
-end
-
 -- "cores 2, cpu Xeon": the fields of a table of facts by name.
 local function words_of(value)
   if type(value) ~= "table" then return value ~= nil and data.word(value) or nil end
@@ -111,7 +100,7 @@ local function origin(run, list)
   local declared = run.declaration
   local script = run.script_path ~= "" and paths.shown(run.script_path) or "a script"
   return h("details", nil, h("summary", nil, "How it was made: " .. script),
-    facts {
+    html.facts {
       { "run", ("%d, started %s%s"):format(run.id, day(run.created_at) or "at an unknown time",
         run.quick and ", quick: a part of the grid" or "") },
       { "script", ("%s (sha256 %s)"):format(script, (run.script_hash or ""):sub(1, 12)) },
@@ -150,7 +139,7 @@ local function results(run, list, id, on_row)
     h("h3", nil, "Results"),
     h("p", { class = "muted" }, ("Means over %s, with half of their 95 %% interval."):format(over)),
     warning and h("p", { class = "problem" }, warning),
-    results_table.draw(of_means, means, id .. "-means", function() end, true),
+    results_table.draw(of_means, means, id .. "-means", function() end, results_table.with_spread),
     h("details", nil, h("summary", nil, ("All %d repetitions"):format(#list)), all),
   }
 end

@@ -47,16 +47,8 @@ local function default_specs(list, keys, y)
   return { spec }
 end
 
---- Options of ts.plot without rows.
-function M.of(run, list)
-  local declared, result = run.declaration.plots, {}
-  if type(declared) == "table" and #declared > 0 then
-    for i, spec in ipairs(declared) do
-      result[i] = {}
-      for key, value in pairs(spec) do result[i][key] = value end
-    end
-    return result
-  end
+--- The plots that suit rows whose experiment declares none.
+function M.obvious(run, list)
   local keys, names = columns_of.names(run, list)
   local y, over = M.goal(list, names), run.declaration.over
   if not y then return {} end
@@ -68,6 +60,17 @@ function M.of(run, list)
   local specs = default_specs(list, others, y)
   for _, spec in ipairs(specs) do spec.over = over end
   return specs
+end
+
+--- Options of ts.plot without rows: those that are declared, or the obvious ones.
+function M.of(run, list)
+  local declared, result = run.declaration.plots, {}
+  if type(declared) ~= "table" or #declared == 0 then return M.obvious(run, list) end
+  for i, spec in ipairs(declared) do
+    result[i] = {}
+    for key, value in pairs(spec) do result[i][key] = value end
+  end
+  return result
 end
 
 return M

@@ -8,6 +8,7 @@
 #include "tessera/http/server_options.h"
 #include "tessera/lm/language_model.h"
 #include "tessera/serving/deployment.h"
+#include "tessera/serving/served.h"
 
 /// A model behind OpenAI's HTTP interface, on the scheduler that simulations have.
 namespace tessera::http {
@@ -25,6 +26,9 @@ struct ServeRequest {
   ServerOptions options;
   std::string api_key = {};  ///< that clients show; empty: none
   std::function<void(const Listening&)> on_listening = {};
+  /// Called at the end with all that happened, which is kept in memory until then; empty: nothing
+  /// is kept but for a step log.
+  std::function<void(serving::Served)> on_record = {};
 };
 
 /// What the shared module of the server offers: its packages stay off the program's way to its

@@ -15,6 +15,7 @@ struct ServerOptions {
   std::string api_key_file = {};
   std::string chat_template = {};
   std::string step_log = {};
+  std::string report = {};
   std::int64_t max_waiting = 1024;
   std::int64_t max_connections = 16384;
   std::int64_t max_body_mib = 16;
@@ -52,6 +53,9 @@ struct Fields<http::ServerOptions> {
       field<&O::step_log>({.name = "step_log",
                            .doc = "File that gets every step at the end, for ts.replay and trace "
                                   "viewers; all is kept in memory until then"}),
+      field<&O::report>({.name = "report",
+                         .doc = "File that gets a page of what was served at the end; all is kept "
+                                "in memory until then"}),
       field<&O::max_waiting>({.name = "max_waiting",
                               .doc = "Requests that wait for a seat at most; more are answered 503",
                               .unit = "requests",
