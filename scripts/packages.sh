@@ -16,6 +16,7 @@ test_packages=(
   python3-yaml  # files of launches are read by a parser that is not ours; without it that test is skipped
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted "${pictures_packages[@]}"
   chromium  # reports are looked at in a browser; without it those tests are skipped
+  python3-venv python3-nbclient python3-nbformat python3-ipykernel  # the notebook runs; else they come from PyPI
 )
 lint_packages=(clang-format lua-check)
 fuzz_packages=(clang libclang-rt-dev) # the second has libFuzzer; apt only recommends it
