@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/module.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/weights/linears.h"
+#include "tessera/weights/unpack_gguf.h"
 
 namespace tessera {
 namespace {
@@ -180,6 +181,15 @@ std::shared_ptr<const Weights> weights_argument(lua_State* L, int index, const s
   return Weights::open(options.text("path"));
 }
 
+/// unpack_gguf(path, folder): the file as config.json and model.safetensors in the folder; how many
+/// tensors it has.
+int unpack_gguf(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "unpack_gguf path");
+  const std::string folder = lua_kit::check_text(L, 2, "unpack_gguf folder");
+  lua_kit::push_integer(L, weights::unpack_gguf(*Weights::open(path), folder).num_tensors);
+  return 1;
+}
+
 void register_weights(lua_State* L) {
   lua_kit::register_object<Weights>(L);
   core_lua::environment(L).reference.add_object<Weights>();
@@ -188,9 +198,10 @@ void register_weights(lua_State* L) {
     return weights::checkpoint_at(path);
   };
   register_tensor(L);
-  lua_kit::register_module(
-      L, "tessera.weights",
-      {{"open", lua_kit::guarded<new_weights>}, {"tensor", lua_kit::guarded<new_tensor>}});
+  lua_kit::register_module(L, "tessera.weights",
+                           {{"open", lua_kit::guarded<new_weights>},
+                            {"tensor", lua_kit::guarded<new_tensor>},
+                            {"unpack_gguf", lua_kit::guarded<unpack_gguf>}});
 }
 
 }  // namespace weights_lua

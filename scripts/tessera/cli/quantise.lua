@@ -4,9 +4,28 @@ local core = require "tessera.core"
 local group_size = require "tessera.models.group_size"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
+local weights = require "tessera.weights"
 local ts = require "tessera"
 
 local M = {}
+
+-- Quantises a GGUF file: as a folder that lies beside --out until that is written.
+local function of_gguf(options)
+  if type(options.out) ~= "string" then core.raise("usage", "say where to write: --out FOLDER", "--out") end
+  local folder = options.out .. ".from-gguf"
+  host.make_folder(folder)
+  local path = options.model
+  local made
+  local ok, problem = pcall(function()
+    weights.unpack_gguf(path, folder)
+    options.model = folder
+    made = ts.quantise_model(options)
+  end)
+  for _, name in ipairs { "config.json", "model.safetensors" } do os.remove(folder .. "/" .. name) end
+  os.remove(folder)
+  if not ok then error(problem, 0) end
+  return made
+end
 
 --- @param given table the flags; names: the model's folder
 function M.main(given)
@@ -24,7 +43,7 @@ function M.main(given)
     local known, model = pcall(ts.model, path)
     options.group_size = known and group_size(model) or nil
   end
-  local made = ts.quantise_model(options)
+  local made = path:lower():find "%.gguf$" and of_gguf(options) or ts.quantise_model(options)
   if host.json then
     host.set_result(made:to_table())
   else

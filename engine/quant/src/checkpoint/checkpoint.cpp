@@ -29,12 +29,14 @@ namespace {
 void check_request(const CheckpointRequest& request, const weights::Weights& model,
                    const ModelShape& shape) {
   if (model.is_gguf()) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} is GGUF, which vLLM and llama.cpp read as it is, quantised or not; "
-                            "a checkpoint is made from the model's folder with safetensors, "
-                            "config.json and tokenizer (scripts/convert_gguf.py makes one of it)",
-                            quote(request.model, 300)),
-                "model");
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("{} is GGUF, which vLLM and llama.cpp read as it is, quantised or not; "
+                    "a checkpoint is made from the model's folder with safetensors, "
+                    "config.json and tokenizer (`tessera quantise` makes one of Llama's and "
+                    "Qwen's files by itself, scripts/convert_gguf.py of others)",
+                    quote(request.model, 300)),
+        "model");
   }
   if (model.config().contains("quantization_config")) {
     throw Error(ErrorCode::unsupported,
