@@ -152,6 +152,30 @@ describe("tessera.desk.report", function()
     has(written(path), 'aria-label="Latencies. cdf: share of points over latency_s, 2 points"')
   end)
 
+  it("draws what suits the rows where a declared plot cannot be drawn", function()
+    local store, path = small { plots = { { kind = "bars", x = "planner", y = "gone_s" } } }
+    store:close()
+    local text = written(path)
+    has(text, "A plot of the declaration cannot be drawn: ts.plot.y: no row has the column &#39;gone_s&#39;")
+    has(text, 'aria-label="bars: throughput_tok_s over planner, 2 points"')
+  end)
+
+  it("shows means of repetitions before the rows, and says where one tells nothing", function()
+    local store, path = new_store()
+    local run = store:start_run { experiment = "reps", declaration = { keys = { "a", "rep" }, over = "rep" } }
+    for i, value in ipairs { 1, 2, 3, 7 } do
+      add(store, run, i, { point = { a = i < 4 and "x" or "y", rep = i }, columns = { latency_s = value } })
+    end
+    store:close()
+    local text = written(path)
+    has(text, "Means over rep, with half of their 95 % interval.")
+    has(text, "1 of 2 means rest on one repetition")
+    local means = text:match 'id="e1%-means".-</table>'
+    has(means, ">2 ± 2.484<") -- t of 2 degrees of freedom, 4.3027, over the root of 3
+    has(text:match 'id="e1%-rows".-</table>', ">7<")
+    lacks(means, ">rep<")
+  end)
+
   it("draws plans and timelines of rows", function()
     local ts = require "tessera"
     local store, path, run = small()

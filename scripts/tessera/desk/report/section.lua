@@ -138,7 +138,7 @@ local function results(run, list, id, on_row)
   return {
     h("h3", nil, "Results"),
     h("p", { class = "muted" }, ("Means over %s, with half of their 95 %% interval."):format(over)),
-    warning and h("p", { class = "problem" }, warning),
+    warning and h("p", { class = "problem" }, warning) or false,
     results_table.draw(of_means, means, id .. "-means", function() end, results_table.with_spread),
     h("details", nil, h("summary", nil, ("All %d repetitions"):format(#list)), all),
   }
