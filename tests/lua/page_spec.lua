@@ -52,6 +52,14 @@ describe("ts.report", function()
     assert.equal(4, shown) -- every GPU once, those left out too
   end)
 
+  it("shows what there is of a plan without a cluster", function()
+    local plan = assert(ts.plan(ts.problem { instance = support.tiny_instance() }))
+    local text = written(plan)
+    stands_alone(text)
+    assert.is_nil(text:find("<h2>Map</h2>", 1, true))
+    has(text, "<h2>Layers, memory and times of each stage</h2>")
+  end)
+
   it("shows a deployment's latencies as the search saw them", function()
     local options = assert(ts.plan_serving { model = "llama-3.1-8b", cluster = "2x(2xL4)", num_requests = 300,
       traffic = { prompt_tokens = 500, output_tokens = 100 }, slo = { ttft_s = { p99 = 2 }, tpot_s = { p99 = 0.1 } } })
