@@ -108,7 +108,8 @@ return function(plans, kind, folder, opt)
     return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
       .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
   end
-  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {}, stream = stream_of(plans.options) }
+  local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {},
+    stream = stream_of(plans.options) }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
       places = part.places }
