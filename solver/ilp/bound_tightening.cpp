@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cbc.h"
 #include "formulation.h"
 #include "lp_relaxation.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bound_tightening.h"
-#include "linear_model.h"
 #include "subproblem.h"
+#include "tessera/solver/mip/linear_model.h"
 
 namespace tessera::solver {
 

@@ -7,13 +7,13 @@
 #include <numeric>
 
 #include "bound_tightening.h"
-#include "cbc.h"
 #include "formulation.h"
 #include "lp_relaxation.h"
 #include "model_file.h"
 #include "tessera/core/units.h"
 #include "tessera/solver/instance/device_orders.h"
 #include "tessera/solver/instance/no_plan.h"
+#include "tessera/solver/mip/cbc.h"
 #include "tessera/solver/moves/local_search.h"
 
 namespace tessera::solver {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <optional>
 
-#include "cbc.h"
 #include "subproblem.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver {
 

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <system_error>
 
-#include "cbc.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/output.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver {
 namespace {

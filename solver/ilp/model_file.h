@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "linear_model.h"
+#include "tessera/solver/mip/linear_model.h"
 
 namespace tessera::solver {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "cbc.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
+#include "tessera/solver/mip/cbc.h"
 #include "tessera/solver/offload/offload.h"
 
 namespace tessera::solver {

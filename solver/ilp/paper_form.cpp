@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cbc.h"
 #include "ilp_search.h"
 #include "model_file.h"
 #include "paper_formulation.h"
 #include "tessera/core/error.h"
 #include "tessera/solver/instance/device_orders.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "linear_model.h"
 #include "subproblem.h"
+#include "tessera/solver/mip/linear_model.h"
 
 namespace tessera::solver {
 

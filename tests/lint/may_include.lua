@@ -59,7 +59,9 @@ return {
   },
   ["solver/moves"] = { "engine/core", "solver/instance" },
   ["solver/exact"] = { "engine/core", "solver/instance", "solver/moves" },
-  ["solver/ilp"] = { "engine/core", "solver/instance", "solver/moves", "solver/offload" },
+  ["solver/mip"] = { "engine/core" },
+  ["solver/ilp"] = { "engine/core", "solver/instance", "solver/mip", "solver/moves", "solver/offload" },
+  ["solver/fleet"] = { "engine/core", "solver/mip" },
   ["solver/heuristic"] = { "engine/core", "solver/instance", "solver/moves", "solver/exact" },
   ["solver/replan"] = { "engine/core", "engine/cost", "solver/instance", "solver/problem" },
   ["solver/planning"] = {
@@ -79,6 +81,6 @@ return {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
     "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
     "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
-    "solver/deploy",
+    "solver/deploy", "solver/fleet",
   },
 }

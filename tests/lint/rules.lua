@@ -145,7 +145,7 @@ local function check_include(file, line, quote_mark, name, context)
   if name:find "^lua%.h" or name:find "^lauxlib" or name:find "^lualib" or name:find "^luajit" then
     if not with_lua then report("lua", name .. " belongs in */lua, engine/lua_kit and engine/app only") end
   elseif name:find "^Cbc" or name:find "^Osi" or name:find "^Clp" or name:find "^Coin" or name:find "^Cgl" then
-    if not context.may_use_cbc(file.path) then report("cbc", name .. " belongs in solver/ilp/*.cpp only") end
+    if not context.may_use_cbc(file.path) then report("cbc", name .. " belongs in solver/mip/*.cpp only") end
   elseif name:find "^sqlite3" then
     if not file.path:find "^engine/results/src/" then
       report("sqlite", name .. " belongs in engine/results/src only")
@@ -222,7 +222,7 @@ local function check_words(file, context)
     if not line:find "#%s*include" and not context.may_use_cbc(file.path) then
       local name = line:match "%f[%w_](Cbc[A-Z]%w*)" or line:match "%f[%w_](Osi[A-Z]%w*)"
         or line:match "%f[%w_](Clp[A-Z]%w*)"
-      if name then context.report(file.path, number, "cbc", name .. " belongs in solver/ilp/*.cpp only") end
+      if name then context.report(file.path, number, "cbc", name .. " belongs in solver/mip/*.cpp only") end
     end
   end
 end
@@ -425,7 +425,7 @@ function M.check(files, rows)
   function context.report(path, line, rule, message)
     findings[#findings + 1] = { path = path, line = line, rule = rule, message = message }
   end
-  function context.may_use_cbc(path) return path:find "^solver/ilp/[^/]+%.cpp$" ~= nil end
+  function context.may_use_cbc(path) return path:find "^solver/mip/[^/]+%.cpp$" ~= nil end
   for _, file in ipairs(files) do
     context.paths[file.path] = true
     context.texts[file.path] = file.text

@@ -11,7 +11,7 @@ local base = {
   ["engine/app/src/host.h"] = "#include <lua.hpp>\n",
   ["engine/serving/kv/include/tessera/serving/block_pool.h"] = "#pragma once\n",
   ["engine/serving/simulate/include/tessera/serving/router.h"] = "#pragma once\n",
-  ["solver/ilp/cbc.cpp"] = "#include <CbcModel.hpp>\nCbcModel model;\n",
+  ["solver/mip/cbc.cpp"] = "#include <CbcModel.hpp>\nCbcModel model;\n",
   ["kernels/cpu/pack.cpp"] = "int pack();  // does not throw\n",
   ["scripts/tessera/init.lua"] = "return {}\n",
 }
@@ -30,7 +30,7 @@ local cases = {
   { "lua", "engine/cost/src/a.cpp", "#include <lua.hpp>\n", "// #include <lua.hpp>\n" },
   { "lua", "solver/problem/a.cpp", "#include <lauxlib.h>\n", "#include <vector>\n" },
   { "cbc", "solver/problem/a.cpp", "#include <CbcModel.hpp>\n", "const char* a = \"CbcModel\";\n" },
-  { "cbc", "solver/ilp/a.h", "class OsiClpSolverInterface;\n", "// OsiClpSolverInterface\n" },
+  { "cbc", "solver/mip/a.h", "class OsiClpSolverInterface;\n", "// OsiClpSolverInterface\n" },
   { "sqlite", "engine/app/src/a.cpp", "#include <sqlite3.h>\n", "// #include <sqlite3.h>\n" },
   { "sqlite", "engine/results/include/tessera/results/a.h", "#include <sqlite3.h>\n", "struct sqlite3;\n" },
   { "torch", "engine/torch/include/tessera/torch/a.h", "#include <torch/torch.h>\n", "#include <string>\n" },

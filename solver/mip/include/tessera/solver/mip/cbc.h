@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "linear_model.h"
+#include "tessera/solver/mip/linear_model.h"
 
 namespace tessera::solver {
 

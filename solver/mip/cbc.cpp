@@ -1,6 +1,6 @@
 // The only file that sees COIN-OR.
 
-#include "cbc.h"
+#include "tessera/solver/mip/cbc.h"
 
 #include <fmt/format.h>
 
