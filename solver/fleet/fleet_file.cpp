@@ -62,14 +62,10 @@ void check_index(std::size_t model, const FleetInstance& instance, const std::st
          instance.models.size());
 }
 
-struct Names {
-  std::set<std::string> types, classes;
-};
-
-void check_column(const FleetInstance& instance, const Column& column, const Names& names,
-                  const std::string& path) {
+void check_column(const FleetInstance& instance, const Column& column,
+                  const std::set<std::string>& types, const std::string& path) {
   check_index(column.model, instance, path + ".model");
-  check_devices(column.devices, names.types, path + ".devices");
+  check_devices(column.devices, types, path + ".devices");
   const std::size_t wanted = instance.models[column.model].demand.size();
   if (column.rate.size() != wanted) {
     refuse(path + ".rate", "{} rates where model {} has {} classes of requests", column.rate.size(),
@@ -77,17 +73,21 @@ void check_column(const FleetInstance& instance, const Column& column, const Nam
   }
   for (const double rate : column.rate) check_number(rate, kMaxRatePerS, path + ".rate");
   if (column.nodes < 1) refuse(path + ".nodes", "{} is less than a node", column.nodes);
-  if (column.node_class) check_name(*column.node_class, names.classes, path + ".node_class");
+  if (column.node_class && *column.node_class >= instance.node_classes.size()) {
+    refuse(ErrorCode::out_of_range, path + ".node_class",
+           "there is no class {}: there are {}, the first is 0", *column.node_class,
+           instance.node_classes.size());
+  }
   const bool takes = std::any_of(column.devices.begin(), column.devices.end(),
                                  [](const auto& item) { return item.second > 0; });
   if (!takes && column.nodes == 1) refuse(path + ".devices", "a replica takes at least one device");
 }
 
 void check_constraint(const FleetInstance& instance, const FleetConstraint& constraint,
-                      const Names& names, const std::string& path) {
+                      const std::set<std::string>& types, const std::string& path) {
   check_index(constraint.model, instance, path + ".model");
   if (constraint.device_type) {
-    check_name(*constraint.device_type, names.types, path + ".device_type");
+    check_name(*constraint.device_type, types, path + ".device_type");
     if (!constraint.max_gpus) refuse(path + ".device_type", "goes with max_gpus");
   }
   if (!constraint.not_beside) return;
@@ -122,8 +122,8 @@ DeviceCounts DeviceCountsJson::read(const Json& json, const std::string& path, c
 }
 
 void check_instance(const FleetInstance& instance, const std::string& path) {
-  const Names names{names_in(instance.device_types, path + ": device_types", kMaxTypes),
-                    names_in(instance.node_classes, path + ": node_classes", kMaxClasses)};
+  const auto types = names_in(instance.device_types, path + ": device_types", kMaxTypes);
+  names_in(instance.node_classes, path + ": node_classes", kMaxClasses);
   names_in(instance.models, path + ": models", kMaxModels);
   const auto at = [&](const char* list, std::size_t i) {
     return fmt::format("{}: {}[{}]", path, list, i);
@@ -134,7 +134,7 @@ void check_instance(const FleetInstance& instance, const std::string& path) {
   }
   for (std::size_t i = 0; i < instance.node_classes.size(); ++i) {
     const NodeClass& c = instance.node_classes[i];
-    check_devices(c.devices, names.types, at("node_classes", i) + ".devices");
+    check_devices(c.devices, types, at("node_classes", i) + ".devices");
     check_number(c.usd_per_h, kMaxUsdPerH, at("node_classes", i) + ".usd_per_h");
     check_number(static_cast<double>(c.count), kMaxFleetNodes, at("node_classes", i) + ".count");
   }
@@ -155,10 +155,10 @@ void check_instance(const FleetInstance& instance, const std::string& path) {
     refuse(path + ": columns", "{} are more than {}", instance.columns.size(), kMaxFleetColumns);
   }
   for (std::size_t i = 0; i < instance.columns.size(); ++i) {
-    check_column(instance, instance.columns[i], names, at("columns", i));
+    check_column(instance, instance.columns[i], types, at("columns", i));
   }
   for (std::size_t i = 0; i < instance.constraints.size(); ++i) {
-    check_constraint(instance, instance.constraints[i], names, at("constraints", i));
+    check_constraint(instance, instance.constraints[i], types, at("constraints", i));
   }
 }
 

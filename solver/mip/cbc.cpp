@@ -15,6 +15,7 @@
 #include <CoinPackedMatrix.hpp>
 #include <OsiClpSolverInterface.hpp>
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <string>
 
@@ -155,16 +156,18 @@ void set_limits(const LinearModel& model, const MipLimits& limits, CbcModel& cbc
   cbc.setUseElapsedTime(true);
   cbc.setAllowableGap(0);
   cbc.setAllowableFractionGap(limits.relative_gap);
-  cbc.setDblParam(CbcModel::CbcCutoffIncrement, 0);
+  cbc.setDblParam(CbcModel::CbcCutoffIncrement, limits.least_improvement);
+  if (limits.max_nodes) cbc.setMaximumNodes(static_cast<int>(*limits.max_nodes));
   if (limits.cutoff) cbc.setCutoff(*limits.cutoff - model.constant);
 }
 
-// CBC takes a start by column names, of which it completes the integer ones.
+// CBC takes a start by column names, of which it completes what is left out.
 void set_start(const LinearModel& model, const std::vector<double>& values, CbcModel& cbc) {
   std::vector<std::pair<std::string, double>> start;
   for (std::size_t i = 0; i < model.columns.size(); ++i) {
     const int column = static_cast<int>(i);
-    if (model.columns[i].integer) start.emplace_back(cbc.solver()->getColName(column), values[i]);
+    if (!model.columns[i].integer || std::isnan(values[i])) continue;
+    start.emplace_back(cbc.solver()->getColName(column), values[i]);
   }
   cbc.setMIPStart(start);
 }
@@ -365,6 +368,11 @@ LpSolver::Solution LpSolver::minimise() {
     solution.outcome = Outcome::infeasible;
   }
   return solution;
+}
+
+std::vector<double> LpSolver::row_prices() const {
+  const double* y = impl_->simplex.dualRowSolution();
+  return {y, y + impl_->simplex.numberRows()};
 }
 
 std::vector<double> LpSolver::values() const {

@@ -67,7 +67,7 @@ struct Column {
   /// Requests/s of each class when it serves that class alone; shares of its time add up. 0: none.
   std::vector<double> rate;
   std::int64_t nodes = 1;                 ///< more than one: whole nodes of one class
-  std::optional<std::string> node_class;  ///< absent: any that has the devices
+  std::optional<std::size_t> node_class;  ///< the only one; absent: any that has the devices
   std::string label;                      ///< for people, and whoever made it
 };
 
@@ -295,7 +295,9 @@ struct Fields<solver::Column> {
                         .max = 1e6,
                         .in_file = InFile::when_set}),
       field<&C::node_class>({.name = "node_class",
-                             .doc = "The only class that it runs on",
+                             .doc = "The only class that it runs on (0-based)",
+                             .min = 0,
+                             .max = 1e6,
                              .in_file = InFile::when_set}),
       field<&C::label>(
           {.name = "label", .doc = "What people call it", .in_file = InFile::when_set})};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,7 +16,10 @@ struct MipLimits {
   double time_limit_s = 1e9;
   double relative_gap = 0;
   std::optional<double> cutoff;              ///< only solutions below it are of interest
-  std::optional<std::vector<double>> start;  ///< column values of a solution below the cutoff
+  /// Column values of a solution below the cutoff; not a number where CBC is to find them.
+  std::optional<std::vector<double>> start;
+  double least_improvement = 0;           ///< solutions that are better by less are of no interest
+  std::optional<std::int64_t> max_nodes;  ///< of the search tree
   /// CBC's preprocessing, for models that nobody has reduced. Incumbents are then told only at the
   /// end, and a search that `should_stop` ended has no bound.
   bool preprocess = false;
@@ -65,6 +69,8 @@ class LpSolver {
   };
   Solution minimise();
   std::vector<double> values() const;
+  /// What the objective changes by, for each unit of a row's bounds.
+  std::vector<double> row_prices() const;
 
  private:
   struct Impl;

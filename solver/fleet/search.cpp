@@ -1,0 +1,290 @@
+// Bounds by the programme, placements by packing what it counts: first the nodes of a class
+// together, which is small; where its counts do not fit node by node, with the patterns that do;
+// where nodes have to be told apart (reserve, spreading), each by itself while that is small.
+
+#include "search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tessera/core/error.h"
+#include "tessera/solver/fleet/check.h"
+#include "tessera/solver/fleet/master.h"
+#include "tessera/solver/mip/cbc.h"
+
+namespace tessera::solver {
+namespace {
+
+constexpr double kProven = 1e-6;
+constexpr std::size_t kMostPatterns = 2000;  ///< of a class
+constexpr std::size_t kMostByNode = 12'000;  ///< columns of a programme of single nodes
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+FleetSearch::FleetSearch(const FleetInstance& instance, const FleetOptions& options,
+                         SearchClock& clock)
+    : instance_(instance), options_(options), clock_(clock), space_(instance) {}
+
+double FleetSearch::gap() const {
+  if (!objective_ || !bound_) return kInfinity;
+  const double off = std::abs(*objective_ - *bound_);
+  return off <= 1e-12 ? 0 : off / std::max(std::abs(*objective_), 1e-12);
+}
+
+bool FleetSearch::is_good_enough() const { return gap() <= std::max(options_.gap, kProven); }
+
+bool FleetSearch::offer(const FleetPlacement& placement, const char* found_by) {
+  const FleetCheck check = check_fleet(instance_, placement);
+  if (!check.violations.empty()) return false;
+  if (objective_ && !is_better(check.objective, *objective_)) return true;
+  objective_ = check.objective;
+  best_ = placement;
+  if (options_.on_incumbent) {
+    options_.on_incumbent({check.objective, bound_, clock_.elapsed_s(), found_by}, placement);
+  }
+  return true;
+}
+
+bool FleetSearch::offer_counts(const Formulation& formulation, const FleetCounts& counts,
+                               const char* found_by) {
+  Spreading spreading;
+  const auto packed = pack(space_, formulation.units(), counts, spreading);
+  if (packed && offer(*packed, found_by)) return true;
+  if (instance_.reserve_nodes == 0 || !packed) return false;
+  // Spread: no more of a model on a node than its replicas leave to lose.
+  spreading.most_on_node.assign(space_.wanted.size(), 0);
+  for (std::size_t m = 0; m < space_.wanted.size(); ++m) {
+    double total = 0;
+    for (const std::size_t k : space_.of_model[m]) {
+      const double rate = space_.kinds[k].rate.empty() ? 0 : space_.kinds[k].rate.front();
+      for (const std::int64_t n : counts.on_unit[k]) total += static_cast<double>(n) * rate;
+      for (const std::int64_t n : counts.in_class[k]) total += static_cast<double>(n) * rate;
+    }
+    const double lost = maximises() ? total * 0.1 : total - 1;
+    spreading.most_on_node[m] = std::max(0.0, lost / static_cast<double>(instance_.reserve_nodes));
+  }
+  const auto spread = pack(space_, formulation.units(), counts, spreading);
+  return spread && offer(*spread, found_by);
+}
+
+void FleetSearch::raise_bound(double bound) {
+  if (!std::isfinite(bound)) return;
+  if (!bound_ || is_better(*bound_, bound)) bound_ = bound;
+}
+
+double FleetSearch::rounded_bound(const Formulation& formulation, double bound) const {
+  const double step = formulation.step();
+  if (maximises() || step <= 0) return bound;
+  return std::ceil(bound / step - 1e-6) * step;
+}
+
+bool FleetSearch::solve_relaxation(const Formulation& formulation) {
+  LpSolver lp(formulation.model(), [this] { return clock_.should_stop(); });
+  const LpSolver::Solution solution = lp.minimise();
+  if (solution.outcome == LpSolver::Outcome::infeasible) proven_infeasible_ = true;
+  if (solution.outcome != LpSolver::Outcome::optimal) return false;
+  const double value = maximises() ? -solution.objective : solution.objective;
+  raise_bound(rounded_bound(formulation, formulation.objective(value)));
+  relaxed_ = lp.values();
+  read_prices(formulation, lp.row_prices());
+  return true;
+}
+
+void FleetSearch::read_prices(const Formulation& formulation,
+                              const std::vector<double>& row_prices) {
+  prices_.device_prices.clear();
+  prices_.model_prices.clear();
+  for (const DeviceType& type : instance_.device_types) {
+    prices_.device_prices.push_back({type.name, 0, {}});
+  }
+  for (const auto& row : formulation.capacity_rows()) {
+    const AlikeNodes& nodes = space_.classes[row.node_class];
+    for (std::size_t t = 0; t < nodes.devices.size(); ++t) {
+      if (nodes.devices[t] == 0 || (row.type && *row.type != t)) continue;
+      double worth = formulation.objective(-row_prices[row.row]);
+      if (!row.type) worth /= static_cast<double>(nodes.num_devices);
+      DualPrice& price = prices_.device_prices[t];
+      if (worth > price.value) price = {price.name, worth, nodes.name};
+    }
+  }
+  for (std::size_t m = 0; m < instance_.models.size(); ++m) {
+    double demand = 0, worth = 0;
+    for (const double d : instance_.models[m].demand) demand += d;
+    for (const std::size_t row : formulation.demand_rows()[m]) worth += row_prices[row];
+    // Of objective rate a larger demand lowers x by its share.
+    const double scale = maximises() ? -bound_.value_or(0) : formulation.objective(1);
+    prices_.model_prices.push_back(
+        {instance_.models[m].name, demand > 0 ? worth * scale / demand : 0, {}});
+  }
+}
+
+// What the linear programme has of each replica, rounded up: it serves enough, where it fits.
+void FleetSearch::round_up(const Formulation& formulation) {
+  std::vector<double> up = relaxed_;
+  for (double& value : up) value = std::ceil(value - 1e-7);
+  offer_counts(formulation, formulation.counts(up), "rounding");
+  if (!options_.round) return;
+  std::vector<double> copies(instance_.columns.size(), 0);
+  const FleetCounts down = formulation.counts(relaxed_);
+  static_cast<void>(down);
+}
+
+bool FleetSearch::solve_programme(const Formulation& formulation, double share_of_time) {
+  MipLimits limits;
+  const double until_s = clock_.elapsed_s() + clock_.left_s() * share_of_time;
+  limits.time_limit_s = std::max(0.01, clock_.left_s() * share_of_time);
+  limits.relative_gap = std::max(0.0, std::max(options_.gap, kProven / 2) * 0.99);
+  limits.least_improvement = formulation.value(formulation.step()) * (1 - 1e-4);
+  if (const auto counts = counts_of(space_, formulation.units(), best_); objective_ && counts) {
+    limits.start = formulation.encode(*counts);
+  }
+  bool enough = false;
+  limits.should_stop = [&] {
+    enough = enough || is_good_enough();
+    return enough || clock_.should_stop() || clock_.elapsed_s() > until_s;
+  };
+  const auto bound_of = [&](double value) {
+    return rounded_bound(formulation, formulation.objective(maximises() ? -value : value));
+  };
+  limits.on_solution = [&](const std::vector<double>& x, double bound) {
+    raise_bound(bound_of(bound));
+    if (!offer_counts(formulation, formulation.counts(x), "programme")) unpacked_ = true;
+  };
+  const MipResult result = solve_mip(formulation.model(), limits);
+  raise_bound(bound_of(result.bound));
+  if (result.x && !offer_counts(formulation, formulation.counts(*result.x), "programme")) {
+    unpacked_ = true;
+  }
+  if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
+  return result.finished;
+}
+
+std::size_t FleetSearch::size_by_node() const {
+  std::size_t size = 0;
+  for (const Kind& kind : space_.kinds) {
+    for (const std::size_t c : kind.classes) {
+      size += static_cast<std::size_t>(space_.classes[c].count);
+      if (size > kMostByNode) return size;
+    }
+  }
+  return size;
+}
+
+FormulationOptions FleetSearch::by_node() const {
+  FormulationOptions options;
+  options.by_node.assign(space_.classes.size(), 1);
+  return options;
+}
+
+std::optional<FormulationOptions> FleetSearch::with_patterns() const {
+  FormulationOptions options;
+  options.by_node.assign(space_.classes.size(), 0);
+  for (std::size_t c = 0; c < space_.classes.size(); ++c) {
+    options.patterns.push_back(patterns_of(space_, c, kMostPatterns));
+    if (!options.patterns.back()) return std::nullopt;
+  }
+  return options;
+}
+
+bool FleetSearch::needs_nodes() const {
+  return instance_.reserve_nodes > 0 ||
+         std::any_of(instance_.constraints.begin(), instance_.constraints.end(),
+                     [](const FleetConstraint& rule) { return rule.min_nodes || rule.not_beside; });
+}
+
+FleetAnswer FleetSearch::answer(FleetStatus status) {
+  FleetAnswer answer;
+  answer.status = status;
+  answer.objective = objective_;
+  answer.bound = bound_;
+  answer.solve_s = clock_.elapsed_s();
+  answer.device_prices = prices_.device_prices;
+  answer.model_prices = prices_.model_prices;
+  if (objective_) {
+    if (bound_) answer.gap = gap();
+    const FleetCheck check = check_fleet(instance_, best_);
+    answer.usd_per_h = check.usd_per_h;
+    answer.gpus = check.gpus;
+    answer.placement = best_;
+  }
+  return answer;
+}
+
+FleetAnswer FleetSearch::run(const FleetPlacement& start) {
+  offer(start, "start");
+  if (maximises() || !objective_) offer({}, "nothing");
+  const bool small = size_by_node() <= kMostByNode;
+  bool finished = false;
+  if (!needs_nodes() || !small) {
+    const Formulation together(space_, {});
+    if (solve_relaxation(together)) round_up(together);
+    if (!proven_infeasible_ && !is_good_enough() && !clock_.should_stop()) {
+      finished = solve_programme(together, needs_nodes() ? 0.5 : 1) && !unpacked_;
+    }
+    if (!finished && !proven_infeasible_ && !is_good_enough() && !clock_.should_stop() &&
+        !needs_nodes()) {
+      if (auto patterns = with_patterns()) {
+        unpacked_ = false;
+        finished = solve_programme(Formulation(space_, std::move(*patterns)), 1) && !unpacked_;
+      }
+    }
+  }
+  if (!finished && !proven_infeasible_ && small && !is_good_enough() && !clock_.should_stop()) {
+    const Formulation single(space_, by_node());
+    if (solve_relaxation(single)) round_up(single);
+    if (!proven_infeasible_ && !is_good_enough()) finished = solve_programme(single, 1);
+  }
+  FleetStatus status = FleetStatus::stopped;
+  if (is_good_enough()) {
+    status = gap() <= kProven ? FleetStatus::optimal : FleetStatus::gap_reached;
+  } else if (clock_.interrupted()) {
+    status = FleetStatus::interrupted;
+  } else if (clock_.late()) {
+    status = FleetStatus::time_limit;
+  } else if (!objective_ && proven_infeasible_) {
+    status = FleetStatus::infeasible;
+  }
+  return answer(status);
+}
+
+FleetMaster::FleetMaster(FleetInstance instance) : instance_(std::move(instance)) {
+  check_instance(instance_, "fleet");
+}
+
+void FleetMaster::set_rates(std::size_t column, std::vector<double> rate) {
+  FleetInstance& fleet = instance_;
+  if (column >= fleet.columns.size() || rate.size() != fleet.columns[column].rate.size()) {
+    refuse("fleet", "there is no column {} with {} rates", column, rate.size());
+  }
+  fleet.columns[column].rate = std::move(rate);
+}
+
+std::size_t FleetMaster::add_column(Column column) {
+  instance_.columns.push_back(std::move(column));
+  try {
+    check_instance(instance_, "fleet");
+  } catch (...) {
+    instance_.columns.pop_back();
+    throw;
+  }
+  return instance_.columns.size() - 1;
+}
+
+void FleetMaster::set_demand(std::size_t model, std::vector<double> demand) {
+  if (model >= instance_.models.size() || demand.size() != instance_.models[model].demand.size()) {
+    refuse("fleet", "there is no model {} with {} classes of requests", model, demand.size());
+  }
+  instance_.models[model].demand = std::move(demand);
+}
+
+FleetAnswer FleetMaster::solve(const FleetOptions& options) {
+  SearchClock clock(options.time_limit_s, options.should_stop);
+  FleetSearch search(instance_, options, clock);
+  FleetAnswer answer = search.run(options.start.empty() ? last_ : options.start);
+  last_ = answer.placement;
+  return answer;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formulation.h"
+#include "packing.h"
+#include "space.h"
+#include "tessera/solver/fleet/fleet.h"
+
+namespace tessera::solver {
+
+/// Time and the wish to stop, asked from everywhere.
+class SearchClock {
+ public:
+  SearchClock(double time_limit_s, const std::function<bool()>& should_stop)
+      : limit_s_(time_limit_s), should_stop_(should_stop) {}
+
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  double left_s() const { return limit_s_ - elapsed_s(); }
+  bool should_stop() {
+    if (!interrupted_ && should_stop_ && should_stop_()) interrupted_ = true;
+    if (!late_ && elapsed_s() > limit_s_) late_ = true;
+    return interrupted_ || late_;
+  }
+  bool interrupted() const { return interrupted_; }
+  bool late() const { return late_; }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double limit_s_;
+  const std::function<bool()>& should_stop_;
+  bool interrupted_ = false, late_ = false;
+};
+
+/// One call of FleetMaster::solve.
+class FleetSearch {
+ public:
+  FleetSearch(const FleetInstance& instance, const FleetOptions& options, SearchClock& clock);
+
+  FleetAnswer run(const FleetPlacement& start);
+
+ private:
+  bool maximises() const { return instance_.objective == FleetObjective::rate; }
+  /// Whether `a` is the better objective.
+  bool is_better(double a, double b) const { return maximises() ? a > b : a < b; }
+  double gap() const;
+  bool is_good_enough() const;
+
+  bool offer(const FleetPlacement& placement, const char* found_by);
+  bool offer_counts(const Formulation& formulation, const FleetCounts& counts,
+                    const char* found_by);
+  void raise_bound(double bound);
+  double rounded_bound(const Formulation& formulation, double bound) const;
+
+  bool solve_relaxation(const Formulation& formulation);
+  void read_prices(const Formulation& formulation, const std::vector<double>& row_prices);
+  void round_up(const Formulation& formulation);
+  /// True where the programme was searched to its end (or its gap).
+  bool solve_programme(const Formulation& formulation, double share_of_time);
+  void improve(const Formulation& formulation);
+  FleetAnswer answer(FleetStatus status);
+  FormulationOptions by_node() const;
+  std::size_t size_by_node() const;
+  std::optional<FormulationOptions> with_patterns() const;
+  bool needs_nodes() const;
+
+  const FleetInstance& instance_;
+  const FleetOptions& options_;
+  SearchClock& clock_;
+  FleetSpace space_;
+  std::optional<double> objective_, bound_;
+  FleetPlacement best_;
+  std::vector<double> relaxed_;  ///< column values of the last linear programme
+  FleetAnswer prices_;           ///< its dual prices
+  bool proven_infeasible_ = false;
+  bool unpacked_ = false;  ///< a solution of the programme fits in sum only
+};
+
+/// What an instance lacks that has no placement. @param lack what is known by then
+FleetLack explain_lack(const FleetInstance& instance, const FleetSpace& space, SearchClock& clock);
+
+}  // namespace tessera::solver
