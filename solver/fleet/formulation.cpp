@@ -542,6 +542,17 @@ void Formulation::add_apart(std::size_t one, std::size_t other) {
   }
 }
 
+std::vector<Formulation::Decision> Formulation::decisions() const {
+  std::vector<Decision> decisions;
+  for (const Single& s : single_) {
+    decisions.push_back({s.column, space_.kinds[s.kind].model, units_[s.unit].node_class});
+  }
+  for (const Whole& w : whole_) {
+    decisions.push_back({w.column, space_.kinds[w.kind].model, w.node_class});
+  }
+  return decisions;
+}
+
 FleetCounts Formulation::counts(const std::vector<double>& x) const {
   FleetCounts counts;
   counts.on_unit.assign(space_.kinds.size(), std::vector<std::int64_t>(units_.size(), 0));

@@ -60,6 +60,12 @@ class Formulation {
   /// Every objective is a multiple of it; 0: not known.
   double step() const { return step_; }
 
+  /// Columns that count replicas.
+  struct Decision {
+    std::size_t column = 0, model = 0, node_class = 0;
+  };
+  std::vector<Decision> decisions() const;
+
   struct CapacityRow {
     std::size_t row = 0, node_class = 0;
     std::optional<std::size_t> type;  ///< absent: of nodes

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "restriction.h"
 #include "tessera/core/error.h"
 #include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet/master.h"
@@ -20,6 +21,7 @@ constexpr double kProven = 1e-6;
 constexpr std::size_t kMostPatterns = 2000;  ///< of a class
 constexpr std::size_t kMostByNode = 12'000;  ///< columns of a programme of single nodes
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -88,6 +90,8 @@ bool FleetSearch::solve_relaxation(const Formulation& formulation) {
   const double value = maximises() ? -solution.objective : solution.objective;
   raise_bound(rounded_bound(formulation, formulation.objective(value)));
   relaxed_ = lp.values();
+  column_prices_ = lp.column_prices();
+  relaxed_value_ = solution.objective;
   read_prices(formulation, lp.row_prices());
   return true;
 }
@@ -131,34 +135,90 @@ void FleetSearch::round_up(const Formulation& formulation) {
   static_cast<void>(down);
 }
 
-bool FleetSearch::solve_programme(const Formulation& formulation, double share_of_time) {
+bool FleetSearch::solve_part(const Formulation& formulation, const std::vector<double>& settled,
+                             const Effort& effort) {
+  const Restriction part(formulation.model(), settled);
+  if (!part.possible()) return true;
   MipLimits limits;
-  const double until_s = clock_.elapsed_s() + clock_.left_s() * share_of_time;
-  limits.time_limit_s = std::max(0.01, clock_.left_s() * share_of_time);
-  limits.relative_gap = std::max(0.0, std::max(options_.gap, kProven / 2) * 0.99);
+  limits.time_limit_s = std::max(0.01, effort.until_s - clock_.elapsed_s());
+  limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.5);
   limits.least_improvement = formulation.value(formulation.step()) * (1 - 1e-4);
-  if (const auto counts = counts_of(space_, formulation.units(), best_); objective_ && counts) {
-    limits.start = formulation.encode(*counts);
+  limits.max_nodes = effort.max_nodes;
+  if (objective_) {
+    if (const auto counts = counts_of(space_, formulation.units(), best_)) {
+      limits.start = part.restrict(formulation.encode(*counts));
+    }
+    limits.cutoff = value_of(formulation, *objective_) + 1e-7;
   }
   bool enough = false;
   limits.should_stop = [&] {
     enough = enough || is_good_enough();
-    return enough || clock_.should_stop() || clock_.elapsed_s() > until_s;
+    return enough || clock_.should_stop() || clock_.elapsed_s() > effort.until_s;
   };
   const auto bound_of = [&](double value) {
     return rounded_bound(formulation, formulation.objective(maximises() ? -value : value));
   };
-  limits.on_solution = [&](const std::vector<double>& x, double bound) {
-    raise_bound(bound_of(bound));
-    if (!offer_counts(formulation, formulation.counts(x), "programme")) unpacked_ = true;
+  const auto take = [&](const std::vector<double>& x) {
+    if (!offer_counts(formulation, formulation.counts(part.expand(x)), effort.name)) {
+      unpacked_ = true;
+    }
   };
-  const MipResult result = solve_mip(formulation.model(), limits);
-  raise_bound(bound_of(result.bound));
-  if (result.x && !offer_counts(formulation, formulation.counts(*result.x), "programme")) {
-    unpacked_ = true;
+  limits.on_solution = [&](const std::vector<double>& x, double bound) {
+    if (effort.is_whole) raise_bound(bound_of(bound));
+    take(x);
+  };
+  const MipResult result = solve_mip(part.model(), limits);
+  if (effort.is_whole) {
+    raise_bound(bound_of(result.bound));
+    if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
   }
-  if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
+  if (result.x) take(*result.x);
   return result.finished;
+}
+
+double FleetSearch::value_of(const Formulation& formulation, double objective) const {
+  const double value = formulation.value(objective);
+  return maximises() ? -value : value;
+}
+
+// Columns that the linear programme leaves out, and that make any solution worse by so much.
+std::vector<double> FleetSearch::settled_by_price(const Formulation& formulation,
+                                                  double worse_by) const {
+  std::vector<double> settled(formulation.model().columns.size(), kUnknown);
+  if (relaxed_.size() != settled.size()) return settled;
+  for (const Formulation::Decision& d : formulation.decisions()) {
+    if (relaxed_[d.column] < 1e-9 && column_prices_[d.column] > worse_by) settled[d.column] = 0;
+  }
+  return settled;
+}
+
+// The columns that the linear programme takes, or would take next.
+void FleetSearch::solve_core(const Formulation& formulation, double until_s) {
+  constexpr std::size_t kNext = 60;
+  constexpr std::int64_t kNodes = 2000;
+  std::vector<double> prices;
+  for (const Formulation::Decision& d : formulation.decisions()) {
+    if (relaxed_[d.column] < 1e-9) prices.push_back(column_prices_[d.column]);
+  }
+  if (prices.size() <= kNext) return;
+  std::nth_element(prices.begin(), prices.begin() + kNext, prices.end());
+  solve_part(formulation, settled_by_price(formulation, prices[kNext]),
+             {until_s, kNodes, false, "core"});
+}
+
+bool FleetSearch::solve_programme(const Formulation& formulation, double share_of_time) {
+  const double now_s = clock_.elapsed_s();
+  const double until_s = now_s + clock_.left_s() * share_of_time;
+  if (relaxed_.size() == formulation.model().columns.size()) {
+    solve_core(formulation, now_s + (until_s - now_s) * 0.2);
+    if (!is_good_enough()) improve(formulation, now_s + (until_s - now_s) * 0.6);
+  }
+  if (is_good_enough()) return true;
+  if (clock_.should_stop()) return false;
+  const double worse_by =
+      objective_ ? value_of(formulation, *objective_) - relaxed_value_ + 1e-6 : kInfinity;
+  return solve_part(formulation, settled_by_price(formulation, worse_by),
+                    {until_s, {}, true, "programme"});
 }
 
 std::size_t FleetSearch::size_by_node() const {

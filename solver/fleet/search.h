@@ -60,9 +60,21 @@ class FleetSearch {
   bool solve_relaxation(const Formulation& formulation);
   void read_prices(const Formulation& formulation, const std::vector<double>& row_prices);
   void round_up(const Formulation& formulation);
-  /// True where the programme was searched to its end (or its gap).
+  /// The programme with some columns settled. True where it was searched to its end, or to the gap
+  /// that is asked for.
+  struct Effort {
+    double until_s = 0;
+    std::optional<std::int64_t> max_nodes = {};
+    bool is_whole = false;  ///< only columns that cannot be better are settled: its bound counts
+    const char* name = "";
+  };
+  bool solve_part(const Formulation& formulation, const std::vector<double>& settled,
+                  const Effort& effort);
   bool solve_programme(const Formulation& formulation, double share_of_time);
-  void improve(const Formulation& formulation);
+  void solve_core(const Formulation& formulation, double until_s);
+  void improve(const Formulation& formulation, double until_s);
+  std::vector<double> settled_by_price(const Formulation& formulation, double worse_by) const;
+  double value_of(const Formulation& formulation, double objective) const;
   FleetAnswer answer(FleetStatus status);
   FormulationOptions by_node() const;
   std::size_t size_by_node() const;
@@ -75,8 +87,9 @@ class FleetSearch {
   FleetSpace space_;
   std::optional<double> objective_, bound_;
   FleetPlacement best_;
-  std::vector<double> relaxed_;  ///< column values of the last linear programme
-  FleetAnswer prices_;           ///< its dual prices
+  std::vector<double> relaxed_, column_prices_;  ///< of the last linear programme
+  double relaxed_value_ = 0;                     ///< its value
+  FleetAnswer prices_;                           ///< its dual prices
   bool proven_infeasible_ = false;
   bool unpacked_ = false;  ///< a solution of the programme fits in sum only
 };

@@ -267,8 +267,14 @@ MipResult solve_mip(const LinearModel& model, const MipLimits& limits) {
     result.finished = !watch.stopped && (cbc.isProvenOptimal() || cbc.isProvenInfeasible());
     const double reached = x != nullptr ? result.objective : limits.cutoff ? *limits.cutoff : kFree;
     const double searched = watch.stopped ? watch.bound : cbc.getBestPossibleObjValue();
-    const bool exact = result.finished && (x == nullptr || limits.relative_gap <= 0);
-    result.bound = exact ? reached : std::min(reached, searched + model.constant);
+    // A tree that was searched to its end does not say its bound.
+    constexpr int kStoppedOnGap = 2;
+    const double within = x == nullptr ? 0
+                                       : std::max(limits.relative_gap * std::abs(result.objective),
+                                                  limits.least_improvement);
+    const bool whole = result.finished && cbc.secondaryStatus() != kStoppedOnGap;
+    const double open = std::min(reached, searched + model.constant);
+    result.bound = whole ? std::max(reached - within, open) : open;
   } catch (const CoinError& e) {
     throw Error(ErrorCode::solver,
                 "CBC failed in " + e.className() + "::" + e.methodName() + ": " + e.message());
@@ -373,6 +379,11 @@ LpSolver::Solution LpSolver::minimise() {
 std::vector<double> LpSolver::row_prices() const {
   const double* y = impl_->simplex.dualRowSolution();
   return {y, y + impl_->simplex.numberRows()};
+}
+
+std::vector<double> LpSolver::column_prices() const {
+  const double* d = impl_->simplex.dualColumnSolution();
+  return {d, d + impl_->simplex.numberColumns()};
 }
 
 std::vector<double> LpSolver::values() const {

@@ -71,6 +71,8 @@ class LpSolver {
   std::vector<double> values() const;
   /// What the objective changes by, for each unit of a row's bounds.
   std::vector<double> row_prices() const;
+  /// And for each unit of a column: reduced costs.
+  std::vector<double> column_prices() const;
 
  private:
   struct Impl;
