@@ -343,6 +343,12 @@ void Formulation::add_one_class(std::size_t m, bool reserve) {
     }
     terms.emplace_back(loss, -1);
   }
+  if (multiple_ && options_.worthwhile) {
+    const double weight = 1 / as_number(static_cast<std::int64_t>(space_.wanted.size()));
+    Terms counted = terms;
+    counted.emplace_back(lp_.add_column(0, *options_.worthwhile / most_, -weight), -1);
+    lp_.add_row(0, kFree, std::move(counted));
+  }
   if (multiple_) terms.emplace_back(*multiple_, -1);
   demand_rows_[m].push_back(lp_.add_row(multiple_ ? 0 : 1 - kGranted / 2, kFree, std::move(terms)));
 }

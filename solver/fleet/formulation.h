@@ -33,6 +33,9 @@ struct FormulationOptions {
   std::vector<char> by_node;                           ///< [class] each node by itself
   std::vector<std::optional<ClassPatterns>> patterns;  ///< [class] what is known to fit
   bool with_reserve = true, with_budget = true, with_constraints = true;
+  /// Of objective rate: what each model is served counts besides, up to so many times its demand.
+  /// Steps that help one of several models that are served least then show.
+  std::optional<double> worthwhile;
   bool more_nodes = false;  ///< nodes may be added; the fewest are the objective
 };
 

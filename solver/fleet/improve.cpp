@@ -25,30 +25,30 @@ std::set<std::size_t> drawn(Rng& rng, std::size_t number, std::size_t of) {
 
 void FleetSearch::improve(const Formulation& formulation, double until_s) {
   constexpr std::int64_t kNodes = 300;
-  constexpr int kMostMisses = 40;
+  constexpr std::size_t kMostMisses = 80;
+  if (!objective_) return;
+  std::optional<FleetCounts> now = counts_of(space_, formulation.units(), best_);
+  if (!now) return;
+  double value = std::numeric_limits<double>::infinity();
   Rng rng(static_cast<std::uint64_t>(options_.seed));
   const std::vector<Formulation::Decision> decisions = formulation.decisions();
-  std::size_t models = 3, classes = 3;
-  for (int misses = 0; objective_ && misses < kMostMisses; ++misses) {
+  for (std::size_t misses = 0; misses < kMostMisses; ++misses) {
     if (is_good_enough() || clock_.should_stop() || clock_.elapsed_s() > until_s) return;
-    const auto counts = counts_of(space_, formulation.units(), best_);
-    if (!counts) return;
-    const std::vector<double> now = formulation.encode(*counts);
-    // What raises the least served model has to be free, and that may be any of them.
-    const bool by_model = !maximises() && misses % 2 == 0;
-    const std::set<std::size_t> free = by_model ? drawn(rng, models, space_.wanted.size())
-                                                : drawn(rng, classes, space_.classes.size());
-    std::vector<double> settled(now.size(), std::numeric_limits<double>::quiet_NaN());
+    const std::vector<double> x = formulation.encode(*now);
+    const bool by_model = misses % 2 == 0;
+    // Where nothing helps for long, more at a time.
+    const std::size_t number = static_cast<std::size_t>(rng.integer(2, 4)) + misses / 30;
+    const std::set<std::size_t> free = by_model ? drawn(rng, number, space_.wanted.size())
+                                                : drawn(rng, number, space_.classes.size());
+    std::vector<double> settled(x.size(), std::numeric_limits<double>::quiet_NaN());
     for (const Formulation::Decision& d : decisions) {
-      if (free.count(by_model ? d.model : d.node_class) == 0) settled[d.column] = now[d.column];
+      if (free.count(by_model ? d.model : d.node_class) == 0) settled[d.column] = x[d.column];
     }
-    const double before = *objective_;
-    const bool searched = solve_part(formulation, settled, {until_s, kNodes, false, "neighbours"});
-    // Neighbourhoods that are done with at once may be larger, others are too large.
-    std::size_t& size = by_model ? models : classes;
-    if (searched && misses > 8) size = size + 1;
-    if (!searched) size = std::max<std::size_t>(2, size - 1);
-    if (is_better(*objective_, before)) misses = -1;
+    Part part = solve_part(formulation, settled, {until_s, kNodes, false, "neighbours", &*now});
+    if (!part.counts || part.value >= value - 1e-9) continue;
+    if (value < std::numeric_limits<double>::infinity()) misses = 0;
+    value = part.value;
+    now = std::move(part.counts);
   }
 }
 

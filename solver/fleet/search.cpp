@@ -135,16 +135,19 @@ void FleetSearch::round_up(const Formulation& formulation) {
   static_cast<void>(down);
 }
 
-bool FleetSearch::solve_part(const Formulation& formulation, const std::vector<double>& settled,
-                             const Effort& effort) {
+FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
+                                          const std::vector<double>& settled,
+                                          const Effort& effort) {
   const Restriction part(formulation.model(), settled);
-  if (!part.possible()) return true;
+  if (!part.possible()) return {true};
   MipLimits limits;
   limits.time_limit_s = std::max(0.01, effort.until_s - clock_.elapsed_s());
   limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.5);
   limits.least_improvement = formulation.value(formulation.step()) * (1 - 1e-4);
   limits.max_nodes = effort.max_nodes;
-  if (objective_) {
+  if (effort.start != nullptr) {
+    limits.start = part.restrict(formulation.encode(*effort.start));
+  } else if (objective_) {
     if (const auto counts = counts_of(space_, formulation.units(), best_)) {
       limits.start = part.restrict(formulation.encode(*counts));
     }
@@ -158,22 +161,26 @@ bool FleetSearch::solve_part(const Formulation& formulation, const std::vector<d
   const auto bound_of = [&](double value) {
     return rounded_bound(formulation, formulation.objective(maximises() ? -value : value));
   };
-  const auto take = [&](const std::vector<double>& x) {
-    if (!offer_counts(formulation, formulation.counts(part.expand(x)), effort.name)) {
-      unpacked_ = true;
-    }
-  };
   limits.on_solution = [&](const std::vector<double>& x, double bound) {
     if (effort.is_whole) raise_bound(bound_of(bound));
-    take(x);
+    offer_counts(formulation, formulation.counts(part.expand(x)), effort.name);
   };
   const MipResult result = solve_mip(part.model(), limits);
   if (effort.is_whole) {
     raise_bound(bound_of(result.bound));
     if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
   }
-  if (result.x) take(*result.x);
-  return result.finished;
+  Part answer{result.finished};
+  if (result.x) {
+    FleetCounts counts = formulation.counts(part.expand(*result.x));
+    answer.value = result.objective;
+    if (offer_counts(formulation, counts, effort.name)) {
+      answer.counts = std::move(counts);
+    } else {
+      unpacked_ = true;
+    }
+  }
+  return answer;
 }
 
 double FleetSearch::value_of(const Formulation& formulation, double objective) const {
@@ -195,7 +202,7 @@ std::vector<double> FleetSearch::settled_by_price(const Formulation& formulation
 // The columns that the linear programme takes, or would take next.
 void FleetSearch::solve_core(const Formulation& formulation, double until_s) {
   constexpr std::size_t kNext = 60;
-  constexpr std::int64_t kNodes = 2000;
+  constexpr std::int64_t kNodes = 200;
   std::vector<double> prices;
   for (const Formulation::Decision& d : formulation.decisions()) {
     if (relaxed_[d.column] < 1e-9) prices.push_back(column_prices_[d.column]);
@@ -210,15 +217,26 @@ bool FleetSearch::solve_programme(const Formulation& formulation, double share_o
   const double now_s = clock_.elapsed_s();
   const double until_s = now_s + clock_.left_s() * share_of_time;
   if (relaxed_.size() == formulation.model().columns.size()) {
-    solve_core(formulation, now_s + (until_s - now_s) * 0.2);
-    if (!is_good_enough()) improve(formulation, now_s + (until_s - now_s) * 0.6);
+    // Cuts at the root give most of the bound.
+    solve_part(formulation, settled_by_price(formulation, kInfinity),
+               {now_s + (until_s - now_s) * 0.3, 1, true, "root"});
+    if (!is_good_enough()) solve_core(formulation, now_s + (until_s - now_s) * 0.4);
+    const double improve_until_s = now_s + (until_s - now_s) * 0.7;
+    if (maximises() && bound_ && *bound_ > 0) {
+      FormulationOptions options = formulation.options();
+      options.worthwhile = *bound_;
+      improve(Formulation(space_, std::move(options)), improve_until_s);
+    } else if (!is_good_enough()) {
+      improve(formulation, improve_until_s);
+    }
   }
   if (is_good_enough()) return true;
   if (clock_.should_stop()) return false;
   const double worse_by =
       objective_ ? value_of(formulation, *objective_) - relaxed_value_ + 1e-6 : kInfinity;
   return solve_part(formulation, settled_by_price(formulation, worse_by),
-                    {until_s, {}, true, "programme"});
+                    {until_s, {}, true, "programme"})
+      .finished;
 }
 
 std::size_t FleetSearch::size_by_node() const {
@@ -274,39 +292,40 @@ FleetAnswer FleetSearch::answer(FleetStatus status) {
 
 FleetAnswer FleetSearch::run(const FleetPlacement& start) {
   offer(start, "start");
-  if (maximises() || !objective_) offer({}, "nothing");
+  if (!start.empty()) offer({}, "nothing");
   const bool small = size_by_node() <= kMostByNode;
-  bool finished = false;
-  if (!needs_nodes() || !small) {
-    const Formulation together(space_, {});
-    if (solve_relaxation(together)) round_up(together);
-    if (!proven_infeasible_ && !is_good_enough() && !clock_.should_stop()) {
-      finished = solve_programme(together, needs_nodes() ? 0.5 : 1) && !unpacked_;
+  bool finished = is_good_enough();
+  const auto is_over = [&] {
+    return finished || proven_infeasible_ || is_good_enough() || clock_.should_stop();
+  };
+  const auto search = [&](FormulationOptions options, double share_of_time) {
+    if (is_over()) return;
+    const Formulation formulation(space_, std::move(options));
+    if (solve_relaxation(formulation)) round_up(formulation);
+    if (!is_over()) finished = solve_programme(formulation, share_of_time) && !unpacked_;
+  };
+  if (!needs_nodes()) {
+    search({}, 1);
+    if (unpacked_ && !is_over()) {
+      unpacked_ = false;
+      if (auto patterns = with_patterns()) search(std::move(*patterns), 1);
     }
-    if (!finished && !proven_infeasible_ && !is_good_enough() && !clock_.should_stop() &&
-        !needs_nodes()) {
-      if (auto patterns = with_patterns()) {
-        unpacked_ = false;
-        finished = solve_programme(Formulation(space_, std::move(*patterns)), 1) && !unpacked_;
-      }
-    }
+    if (small) search(by_node(), 1);
+  } else {
+    if (small) search(by_node(), 0.6);
+    // Together the nodes are a smaller programme, and its bound rises sooner.
+    if (!is_over()) search({}, 1);
   }
-  if (!finished && !proven_infeasible_ && small && !is_good_enough() && !clock_.should_stop()) {
-    const Formulation single(space_, by_node());
-    if (solve_relaxation(single)) round_up(single);
-    if (!proven_infeasible_ && !is_good_enough()) finished = solve_programme(single, 1);
-  }
-  FleetStatus status = FleetStatus::stopped;
+  return answer(status());
+}
+
+FleetStatus FleetSearch::status() {
   if (is_good_enough()) {
-    status = gap() <= kProven ? FleetStatus::optimal : FleetStatus::gap_reached;
-  } else if (clock_.interrupted()) {
-    status = FleetStatus::interrupted;
-  } else if (clock_.late()) {
-    status = FleetStatus::time_limit;
-  } else if (!objective_ && proven_infeasible_) {
-    status = FleetStatus::infeasible;
+    return gap() <= kProven ? FleetStatus::optimal : FleetStatus::gap_reached;
   }
-  return answer(status);
+  if (clock_.interrupted()) return FleetStatus::interrupted;
+  if (clock_.late()) return FleetStatus::time_limit;
+  return !objective_ && proven_infeasible_ ? FleetStatus::infeasible : FleetStatus::stopped;
 }
 
 FleetMaster::FleetMaster(FleetInstance instance) : instance_(std::move(instance)) {

@@ -67,8 +67,14 @@ class FleetSearch {
     std::optional<std::int64_t> max_nodes = {};
     bool is_whole = false;  ///< only columns that cannot be better are settled: its bound counts
     const char* name = "";
+    const FleetCounts* start = nullptr;  ///< absent: the best placement
   };
-  bool solve_part(const Formulation& formulation, const std::vector<double>& settled,
+  struct Part {
+    bool finished = false;
+    std::optional<FleetCounts> counts = {};  ///< of what was found and packed
+    double value = 0;                        ///< of the programme
+  };
+  Part solve_part(const Formulation& formulation, const std::vector<double>& settled,
                   const Effort& effort);
   bool solve_programme(const Formulation& formulation, double share_of_time);
   void solve_core(const Formulation& formulation, double until_s);
@@ -76,6 +82,7 @@ class FleetSearch {
   std::vector<double> settled_by_price(const Formulation& formulation, double worse_by) const;
   double value_of(const Formulation& formulation, double objective) const;
   FleetAnswer answer(FleetStatus status);
+  FleetStatus status();
   FormulationOptions by_node() const;
   std::size_t size_by_node() const;
   std::optional<FormulationOptions> with_patterns() const;
