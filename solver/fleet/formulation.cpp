@@ -551,10 +551,10 @@ void Formulation::add_apart(std::size_t one, std::size_t other) {
 std::vector<Formulation::Decision> Formulation::decisions() const {
   std::vector<Decision> decisions;
   for (const Single& s : single_) {
-    decisions.push_back({s.column, space_.kinds[s.kind].model, units_[s.unit].node_class});
+    decisions.push_back({s.column, s.kind, space_.kinds[s.kind].model, units_[s.unit].node_class});
   }
   for (const Whole& w : whole_) {
-    decisions.push_back({w.column, space_.kinds[w.kind].model, w.node_class});
+    decisions.push_back({w.column, w.kind, space_.kinds[w.kind].model, w.node_class});
   }
   return decisions;
 }
@@ -566,6 +566,12 @@ FleetCounts Formulation::counts(const std::vector<double>& x) const {
   for (const Single& s : single_) counts.on_unit[s.kind][s.unit] = std::llround(x[s.column]);
   for (const Whole& w : whole_) counts.in_class[w.kind][w.node_class] = std::llround(x[w.column]);
   return counts;
+}
+
+std::vector<double> Formulation::nodes_added(const std::vector<double>& x) const {
+  std::vector<double> more;
+  for (const std::optional<std::size_t>& column : more_) more.push_back(column ? x[*column] : 0);
+  return more;
 }
 
 std::vector<double> Formulation::encode(const FleetCounts& counts) const {

@@ -54,6 +54,7 @@ class Formulation {
   const FormulationOptions& options() const { return options_; }
 
   FleetCounts counts(const std::vector<double>& x) const;
+  std::vector<double> nodes_added(const std::vector<double>& x) const;  ///< [class]
   /// Column values: the integer ones are exact, others are left to the solver.
   std::vector<double> encode(const FleetCounts& counts) const;
 
@@ -65,7 +66,7 @@ class Formulation {
 
   /// Columns that count replicas.
   struct Decision {
-    std::size_t column = 0, model = 0, node_class = 0;
+    std::size_t column = 0, kind = 0, model = 0, node_class = 0;
   };
   std::vector<Decision> decisions() const;
 

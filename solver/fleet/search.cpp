@@ -4,12 +4,15 @@
 
 #include "search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "restriction.h"
 #include "tessera/core/error.h"
+#include "tessera/core/text.h"
 #include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet/master.h"
 #include "tessera/solver/mip/cbc.h"
@@ -129,10 +132,7 @@ void FleetSearch::round_up(const Formulation& formulation) {
   std::vector<double> up = relaxed_;
   for (double& value : up) value = std::ceil(value - 1e-7);
   offer_counts(formulation, formulation.counts(up), "rounding");
-  if (!options_.round) return;
-  std::vector<double> copies(instance_.columns.size(), 0);
-  const FleetCounts down = formulation.counts(relaxed_);
-  static_cast<void>(down);
+  if (options_.round) round_by_rule(formulation);
 }
 
 FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
@@ -165,7 +165,15 @@ FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
     if (effort.is_whole) raise_bound(bound_of(bound));
     offer_counts(formulation, formulation.counts(part.expand(x)), effort.name);
   };
-  const MipResult result = solve_mip(part.model(), limits);
+  LinearModel programme = part.model();
+  if (effort.least != nullptr) {
+    const std::vector<double> least = part.restrict(*effort.least);
+    for (std::size_t c = 0; c < least.size(); ++c) {
+      LinearModel::Column& column = programme.columns[c];
+      column.low = std::min(std::max(column.low, least[c]), column.high);
+    }
+  }
+  const MipResult result = solve_mip(programme, limits);
   if (effort.is_whole) {
     raise_bound(bound_of(result.bound));
     if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
@@ -280,6 +288,7 @@ FleetAnswer FleetSearch::answer(FleetStatus status) {
   answer.solve_s = clock_.elapsed_s();
   answer.device_prices = prices_.device_prices;
   answer.model_prices = prices_.model_prices;
+  answer.notes = notes();
   if (objective_) {
     if (bound_) answer.gap = gap();
     const FleetCheck check = check_fleet(instance_, best_);
@@ -293,6 +302,7 @@ FleetAnswer FleetSearch::answer(FleetStatus status) {
 FleetAnswer FleetSearch::run(const FleetPlacement& start) {
   offer(start, "start");
   if (!start.empty()) offer({}, "nothing");
+  if (!maximises() && !space_.unservable.empty()) proven_infeasible_ = true;
   const bool small = size_by_node() <= kMostByNode;
   bool finished = is_good_enough();
   const auto is_over = [&] {
@@ -317,6 +327,32 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
     if (!is_over()) search({}, 1);
   }
   return answer(status());
+}
+
+std::vector<std::string> FleetSearch::notes() const {
+  std::vector<std::string> notes;
+  const auto say = [&](std::size_t number, const char* what) {
+    if (number > 0)
+      notes.push_back(fmt::format("{} {} {}", number, number == 1 ? "column" : "columns", what));
+  };
+  say(space_.num_useless, "left out: no node has the devices, or no request is for it");
+  say(space_.num_merged, "like another one");
+  say(space_.num_dominated, "no better anywhere than another one");
+  if (maximises()) {
+    for (const std::size_t m : space_.unservable) {
+      notes.push_back(
+          fmt::format("no column that fits serves all requests of {}: nothing of the "
+                      "demand can be served",
+                      quote(instance_.models[m].name)));
+    }
+  }
+  if (instance_.reserve_nodes > 1) {
+    notes.push_back(fmt::format(
+        "of each model the {} nodes that it misses most are lost at once: more than any {} nodes "
+        "would take of all models",
+        instance_.reserve_nodes, instance_.reserve_nodes));
+  }
+  return notes;
 }
 
 FleetStatus FleetSearch::status() {
@@ -362,6 +398,7 @@ FleetAnswer FleetMaster::solve(const FleetOptions& options) {
   SearchClock clock(options.time_limit_s, options.should_stop);
   FleetSearch search(instance_, options, clock);
   FleetAnswer answer = search.run(options.start.empty() ? last_ : options.start);
+  if (answer.status == FleetStatus::infeasible) answer.lack = explain_lack(instance_, clock);
   last_ = answer.placement;
   return answer;
 }

@@ -60,6 +60,7 @@ class FleetSearch {
   bool solve_relaxation(const Formulation& formulation);
   void read_prices(const Formulation& formulation, const std::vector<double>& row_prices);
   void round_up(const Formulation& formulation);
+  void round_by_rule(const Formulation& formulation);
   /// The programme with some columns settled. True where it was searched to its end, or to the gap
   /// that is asked for.
   struct Effort {
@@ -67,7 +68,8 @@ class FleetSearch {
     std::optional<std::int64_t> max_nodes = {};
     bool is_whole = false;  ///< only columns that cannot be better are settled: its bound counts
     const char* name = "";
-    const FleetCounts* start = nullptr;  ///< absent: the best placement
+    const FleetCounts* start = nullptr;          ///< absent: the best placement
+    const std::vector<double>* least = nullptr;  ///< [column] of what is not settled
   };
   struct Part {
     bool finished = false;
@@ -83,6 +85,7 @@ class FleetSearch {
   double value_of(const Formulation& formulation, double objective) const;
   FleetAnswer answer(FleetStatus status);
   FleetStatus status();
+  std::vector<std::string> notes() const;
   FormulationOptions by_node() const;
   std::size_t size_by_node() const;
   std::optional<FormulationOptions> with_patterns() const;
@@ -101,7 +104,7 @@ class FleetSearch {
   bool unpacked_ = false;  ///< a solution of the programme fits in sum only
 };
 
-/// What an instance lacks that has no placement. @param lack what is known by then
-FleetLack explain_lack(const FleetInstance& instance, const FleetSpace& space, SearchClock& clock);
+/// What an instance lacks that has no placement.
+FleetLack explain_lack(const FleetInstance& instance, SearchClock& clock);
 
 }  // namespace tessera::solver
