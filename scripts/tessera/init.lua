@@ -63,6 +63,7 @@ local later = {
   replay = { "tessera.serving", "replay" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
+  plan_fleet = { "tessera.solver", "solve_fleet" },
   schemes = { "tessera.configurations.schemes", "list" },
   configurations = "tessera.configurations.space",
   fingerprint = "tessera.configurations.fingerprint",

@@ -30,7 +30,7 @@ class Checker {
  public:
   Checker(const FleetInstance& instance, const FleetPlacement& placement)
       : instance_(instance), placement_(placement) {
-    for (const DeviceType& type : instance.device_types) price_[type.name] = type.usd_per_h;
+    for (const FleetDevice& type : instance.device_types) price_[type.name] = type.usd_per_h;
     std::int64_t first = 0;
     for (const NodeClass& c : instance.node_classes) {
       first_node_.push_back(first);

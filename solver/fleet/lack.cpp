@@ -172,14 +172,14 @@ class Inquiry {
 
   /// The fewest nodes more that may do, as far as the programme of the nodes together says.
   std::string remedy(FleetLack& lack) const {
-    FormulationOptions options;
+    ProgrammeOptions options;
     options.more_nodes = true;
-    const Formulation formulation(space_, options);
+    const FleetProgramme programme(space_, options);
     MipLimits limits;
     limits.time_limit_s = std::clamp(clock_.left_s() / 3, 0.05, 5.0);
     limits.relative_gap = 0.01;
     limits.should_stop = [this] { return clock_.should_stop(); };
-    const MipResult result = solve_mip(formulation.model(), limits);
+    const MipResult result = solve_mip(programme.model(), limits);
     if (result.finished && !result.x) return "no number of such nodes would do";
     const double least = std::max(1.0, std::ceil(result.bound - 1e-6));
     lack.least = least;
@@ -187,7 +187,7 @@ class Inquiry {
         fmt::format("at least {} more {} needed", least, least == 1 ? "node is" : "nodes are");
     if (!result.x) return text;
     std::string which;
-    const std::vector<double> more = formulation.nodes_added(*result.x);
+    const std::vector<double> more = programme.nodes_added(*result.x);
     for (std::size_t c = 0; c < more.size(); ++c) {
       if (more[c] < 0.5) continue;
       which +=

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "formulation.h"
+#include "programme.h"
 
 namespace tessera::solver {
 

@@ -27,34 +27,34 @@ void check_copies(const std::vector<double>& wanted, std::size_t columns) {
 
 }  // namespace
 
-void FleetSearch::round_by_rule(const Formulation& formulation) {
+void FleetSearch::round_by_rule(const FleetProgramme& programme) {
   constexpr std::int64_t kNodes = 50;
-  const std::vector<Formulation::Decision> decisions = formulation.decisions();
+  const std::vector<FleetProgramme::Decision> decisions = programme.decisions();
   std::vector<double> copies(instance_.columns.size(), 0);
-  const auto column_of = [&](const Formulation::Decision& d) {
+  const auto column_of = [&](const FleetProgramme::Decision& d) {
     return space_.kinds[d.kind].column;
   };
-  for (const Formulation::Decision& d : decisions) copies[column_of(d)] += relaxed_[d.column];
+  for (const FleetProgramme::Decision& d : decisions) copies[column_of(d)] += relaxed_[d.column];
   const std::vector<double> wanted = options_.round(copies);
   check_copies(wanted, copies.size());
   // Where the linear programme has the column, in its shares; else where it may be first.
-  std::vector<double> least(formulation.model().columns.size(),
+  std::vector<double> least(programme.model().columns.size(),
                             -std::numeric_limits<double>::infinity());
   std::vector<double> left = wanted;
-  for (const Formulation::Decision& d : decisions) {
+  for (const FleetProgramme::Decision& d : decisions) {
     const double all = copies[column_of(d)];
     const double share = all > 0 ? relaxed_[d.column] / all : 1;
     const double taken =
         std::min(left[column_of(d)], std::ceil(share * wanted[column_of(d)] - 1e-9));
-    least[d.column] = std::min(taken, formulation.model().columns[d.column].high);
+    least[d.column] = std::min(taken, programme.model().columns[d.column].high);
     left[column_of(d)] -= least[d.column];
   }
   const std::vector<double> open(least.size(), std::numeric_limits<double>::quiet_NaN());
   Effort effort{clock_.elapsed_s() + clock_.left_s() * 0.1, kNodes, false, "round"};
   effort.least = &least;
-  if (solve_part(formulation, open, effort).counts) return;
+  if (solve_part(programme, open, effort).counts) return;
   for (double& value : least) value -= 1;
-  solve_part(formulation, open, effort);
+  solve_part(programme, open, effort);
 }
 
 }  // namespace tessera::solver

@@ -52,10 +52,10 @@ bool FleetSearch::offer(const FleetPlacement& placement, const char* found_by) {
   return true;
 }
 
-bool FleetSearch::offer_counts(const Formulation& formulation, const FleetCounts& counts,
+bool FleetSearch::offer_counts(const FleetProgramme& programme, const FleetCounts& counts,
                                const char* found_by) {
   Spreading spreading;
-  const auto packed = pack(space_, formulation.units(), counts, spreading);
+  const auto packed = pack(space_, programme.units(), counts, spreading);
   if (packed && offer(*packed, found_by)) return true;
   if (instance_.reserve_nodes == 0 || !packed) return false;
   // Spread: no more of a model on a node than its replicas leave to lose.
@@ -70,7 +70,7 @@ bool FleetSearch::offer_counts(const Formulation& formulation, const FleetCounts
     const double lost = maximises() ? total * 0.1 : total - 1;
     spreading.most_on_node[m] = std::max(0.0, lost / static_cast<double>(instance_.reserve_nodes));
   }
-  const auto spread = pack(space_, formulation.units(), counts, spreading);
+  const auto spread = pack(space_, programme.units(), counts, spreading);
   return spread && offer(*spread, found_by);
 }
 
@@ -79,38 +79,38 @@ void FleetSearch::raise_bound(double bound) {
   if (!bound_ || is_better(*bound_, bound)) bound_ = bound;
 }
 
-double FleetSearch::rounded_bound(const Formulation& formulation, double bound) const {
-  const double step = formulation.step();
+double FleetSearch::rounded_bound(const FleetProgramme& programme, double bound) const {
+  const double step = programme.step();
   if (maximises() || step <= 0) return bound;
   return std::ceil(bound / step - 1e-6) * step;
 }
 
-bool FleetSearch::solve_relaxation(const Formulation& formulation) {
-  LpSolver lp(formulation.model(), [this] { return clock_.should_stop(); });
+bool FleetSearch::solve_relaxation(const FleetProgramme& programme) {
+  LpSolver lp(programme.model(), [this] { return clock_.should_stop(); });
   const LpSolver::Solution solution = lp.minimise();
   if (solution.outcome == LpSolver::Outcome::infeasible) proven_infeasible_ = true;
   if (solution.outcome != LpSolver::Outcome::optimal) return false;
   const double value = maximises() ? -solution.objective : solution.objective;
-  raise_bound(rounded_bound(formulation, formulation.objective(value)));
+  raise_bound(rounded_bound(programme, programme.objective(value)));
   relaxed_ = lp.values();
   column_prices_ = lp.column_prices();
   relaxed_value_ = solution.objective;
-  read_prices(formulation, lp.row_prices());
+  read_prices(programme, lp.row_prices());
   return true;
 }
 
-void FleetSearch::read_prices(const Formulation& formulation,
+void FleetSearch::read_prices(const FleetProgramme& programme,
                               const std::vector<double>& row_prices) {
   prices_.device_prices.clear();
   prices_.model_prices.clear();
-  for (const DeviceType& type : instance_.device_types) {
+  for (const FleetDevice& type : instance_.device_types) {
     prices_.device_prices.push_back({type.name, 0, {}});
   }
-  for (const auto& row : formulation.capacity_rows()) {
+  for (const auto& row : programme.capacity_rows()) {
     const AlikeNodes& nodes = space_.classes[row.node_class];
     for (std::size_t t = 0; t < nodes.devices.size(); ++t) {
       if (nodes.devices[t] == 0 || (row.type && *row.type != t)) continue;
-      double worth = formulation.objective(-row_prices[row.row]);
+      double worth = programme.objective(-row_prices[row.row]);
       if (!row.type) worth /= static_cast<double>(nodes.num_devices);
       DualPrice& price = prices_.device_prices[t];
       if (worth > price.value) price = {price.name, worth, nodes.name};
@@ -119,39 +119,39 @@ void FleetSearch::read_prices(const Formulation& formulation,
   for (std::size_t m = 0; m < instance_.models.size(); ++m) {
     double demand = 0, worth = 0;
     for (const double d : instance_.models[m].demand) demand += d;
-    for (const std::size_t row : formulation.demand_rows()[m]) worth += row_prices[row];
+    for (const std::size_t row : programme.demand_rows()[m]) worth += row_prices[row];
     // Of objective rate a larger demand lowers x by its share.
-    const double scale = maximises() ? -bound_.value_or(0) : formulation.objective(1);
+    const double scale = maximises() ? -bound_.value_or(0) : programme.objective(1);
     prices_.model_prices.push_back(
         {instance_.models[m].name, demand > 0 ? worth * scale / demand : 0, {}});
   }
 }
 
 // What the linear programme has of each replica, rounded up: it serves enough, where it fits.
-void FleetSearch::round_up(const Formulation& formulation) {
+void FleetSearch::round_up(const FleetProgramme& programme) {
   std::vector<double> up = relaxed_;
   for (double& value : up) value = std::ceil(value - 1e-7);
-  offer_counts(formulation, formulation.counts(up), "rounding");
-  if (options_.round) round_by_rule(formulation);
+  offer_counts(programme, programme.counts(up), "rounding");
+  if (options_.round) round_by_rule(programme);
 }
 
-FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
+FleetSearch::Part FleetSearch::solve_part(const FleetProgramme& programme,
                                           const std::vector<double>& settled,
                                           const Effort& effort) {
-  const Restriction part(formulation.model(), settled);
+  const Restriction part(programme.model(), settled);
   if (!part.possible()) return {true};
   MipLimits limits;
   limits.time_limit_s = std::max(0.01, effort.until_s - clock_.elapsed_s());
   limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.5);
-  limits.least_improvement = formulation.value(formulation.step()) * (1 - 1e-4);
+  limits.least_improvement = programme.value(programme.step()) * (1 - 1e-4);
   limits.max_nodes = effort.max_nodes;
   if (effort.start != nullptr) {
-    limits.start = part.restrict(formulation.encode(*effort.start));
+    limits.start = part.restrict(programme.encode(*effort.start));
   } else if (objective_) {
-    if (const auto counts = counts_of(space_, formulation.units(), best_)) {
-      limits.start = part.restrict(formulation.encode(*counts));
+    if (const auto counts = counts_of(space_, programme.units(), best_)) {
+      limits.start = part.restrict(programme.encode(*counts));
     }
-    limits.cutoff = value_of(formulation, *objective_) + 1e-7;
+    limits.cutoff = value_of(programme, *objective_) + 1e-7;
   }
   bool enough = false;
   limits.should_stop = [&] {
@@ -159,30 +159,30 @@ FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
     return enough || clock_.should_stop() || clock_.elapsed_s() > effort.until_s;
   };
   const auto bound_of = [&](double value) {
-    return rounded_bound(formulation, formulation.objective(maximises() ? -value : value));
+    return rounded_bound(programme, programme.objective(maximises() ? -value : value));
   };
   limits.on_solution = [&](const std::vector<double>& x, double bound) {
     if (effort.is_whole) raise_bound(bound_of(bound));
-    offer_counts(formulation, formulation.counts(part.expand(x)), effort.name);
+    offer_counts(programme, programme.counts(part.expand(x)), effort.name);
   };
-  LinearModel programme = part.model();
+  LinearModel model = part.model();
   if (effort.least != nullptr) {
     const std::vector<double> least = part.restrict(*effort.least);
     for (std::size_t c = 0; c < least.size(); ++c) {
-      LinearModel::Column& column = programme.columns[c];
+      LinearModel::Column& column = model.columns[c];
       column.low = std::min(std::max(column.low, least[c]), column.high);
     }
   }
-  const MipResult result = solve_mip(programme, limits);
+  const MipResult result = solve_mip(model, limits);
   if (effort.is_whole) {
     raise_bound(bound_of(result.bound));
     if (result.finished && !result.x && !objective_) proven_infeasible_ = true;
   }
   Part answer{result.finished};
   if (result.x) {
-    FleetCounts counts = formulation.counts(part.expand(*result.x));
+    FleetCounts counts = programme.counts(part.expand(*result.x));
     answer.value = result.objective;
-    if (offer_counts(formulation, counts, effort.name)) {
+    if (offer_counts(programme, counts, effort.name)) {
       answer.counts = std::move(counts);
     } else {
       unpacked_ = true;
@@ -191,58 +191,58 @@ FleetSearch::Part FleetSearch::solve_part(const Formulation& formulation,
   return answer;
 }
 
-double FleetSearch::value_of(const Formulation& formulation, double objective) const {
-  const double value = formulation.value(objective);
+double FleetSearch::value_of(const FleetProgramme& programme, double objective) const {
+  const double value = programme.value(objective);
   return maximises() ? -value : value;
 }
 
 // Columns that the linear programme leaves out, and that make any solution worse by so much.
-std::vector<double> FleetSearch::settled_by_price(const Formulation& formulation,
+std::vector<double> FleetSearch::settled_by_price(const FleetProgramme& programme,
                                                   double worse_by) const {
-  std::vector<double> settled(formulation.model().columns.size(), kUnknown);
+  std::vector<double> settled(programme.model().columns.size(), kUnknown);
   if (relaxed_.size() != settled.size()) return settled;
-  for (const Formulation::Decision& d : formulation.decisions()) {
+  for (const FleetProgramme::Decision& d : programme.decisions()) {
     if (relaxed_[d.column] < 1e-9 && column_prices_[d.column] > worse_by) settled[d.column] = 0;
   }
   return settled;
 }
 
 // The columns that the linear programme takes, or would take next.
-void FleetSearch::solve_core(const Formulation& formulation, double until_s) {
+void FleetSearch::solve_core(const FleetProgramme& programme, double until_s) {
   constexpr std::size_t kNext = 60;
   constexpr std::int64_t kNodes = 200;
   std::vector<double> prices;
-  for (const Formulation::Decision& d : formulation.decisions()) {
+  for (const FleetProgramme::Decision& d : programme.decisions()) {
     if (relaxed_[d.column] < 1e-9) prices.push_back(column_prices_[d.column]);
   }
   if (prices.size() <= kNext) return;
   std::nth_element(prices.begin(), prices.begin() + kNext, prices.end());
-  solve_part(formulation, settled_by_price(formulation, prices[kNext]),
+  solve_part(programme, settled_by_price(programme, prices[kNext]),
              {until_s, kNodes, false, "core"});
 }
 
-bool FleetSearch::solve_programme(const Formulation& formulation, double share_of_time) {
+bool FleetSearch::solve_programme(const FleetProgramme& programme, double share_of_time) {
   const double now_s = clock_.elapsed_s();
   const double until_s = now_s + clock_.left_s() * share_of_time;
-  if (relaxed_.size() == formulation.model().columns.size()) {
+  if (relaxed_.size() == programme.model().columns.size()) {
     // Cuts at the root give most of the bound.
-    solve_part(formulation, settled_by_price(formulation, kInfinity),
+    solve_part(programme, settled_by_price(programme, kInfinity),
                {now_s + (until_s - now_s) * 0.3, 1, true, "root"});
-    if (!is_good_enough()) solve_core(formulation, now_s + (until_s - now_s) * 0.4);
+    if (!is_good_enough()) solve_core(programme, now_s + (until_s - now_s) * 0.4);
     const double improve_until_s = now_s + (until_s - now_s) * 0.7;
     if (maximises() && bound_ && *bound_ > 0) {
-      FormulationOptions options = formulation.options();
+      ProgrammeOptions options = programme.options();
       options.worthwhile = *bound_;
-      improve(Formulation(space_, std::move(options)), improve_until_s);
+      improve(FleetProgramme(space_, std::move(options)), improve_until_s);
     } else if (!is_good_enough()) {
-      improve(formulation, improve_until_s);
+      improve(programme, improve_until_s);
     }
   }
   if (is_good_enough()) return true;
   if (clock_.should_stop()) return false;
   const double worse_by =
-      objective_ ? value_of(formulation, *objective_) - relaxed_value_ + 1e-6 : kInfinity;
-  return solve_part(formulation, settled_by_price(formulation, worse_by),
+      objective_ ? value_of(programme, *objective_) - relaxed_value_ + 1e-6 : kInfinity;
+  return solve_part(programme, settled_by_price(programme, worse_by),
                     {until_s, {}, true, "programme"})
       .finished;
 }
@@ -258,14 +258,14 @@ std::size_t FleetSearch::size_by_node() const {
   return size;
 }
 
-FormulationOptions FleetSearch::by_node() const {
-  FormulationOptions options;
+ProgrammeOptions FleetSearch::by_node() const {
+  ProgrammeOptions options;
   options.by_node.assign(space_.classes.size(), 1);
   return options;
 }
 
-std::optional<FormulationOptions> FleetSearch::with_patterns() const {
-  FormulationOptions options;
+std::optional<ProgrammeOptions> FleetSearch::with_patterns() const {
+  ProgrammeOptions options;
   options.by_node.assign(space_.classes.size(), 0);
   for (std::size_t c = 0; c < space_.classes.size(); ++c) {
     options.patterns.push_back(patterns_of(space_, c, kMostPatterns));
@@ -308,11 +308,11 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
   const auto is_over = [&] {
     return finished || proven_infeasible_ || is_good_enough() || clock_.should_stop();
   };
-  const auto search = [&](FormulationOptions options, double share_of_time) {
+  const auto search = [&](ProgrammeOptions options, double share_of_time) {
     if (is_over()) return;
-    const Formulation formulation(space_, std::move(options));
-    if (solve_relaxation(formulation)) round_up(formulation);
-    if (!is_over()) finished = solve_programme(formulation, share_of_time) && !unpacked_;
+    const FleetProgramme programme(space_, std::move(options));
+    if (solve_relaxation(programme)) round_up(programme);
+    if (!is_over()) finished = solve_programme(programme, share_of_time) && !unpacked_;
   };
   if (!needs_nodes()) {
     search({}, 1);

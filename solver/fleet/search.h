@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "formulation.h"
 #include "packing.h"
+#include "programme.h"
 #include "space.h"
 #include "tessera/solver/fleet/fleet.h"
 
@@ -52,15 +52,15 @@ class FleetSearch {
   bool is_good_enough() const;
 
   bool offer(const FleetPlacement& placement, const char* found_by);
-  bool offer_counts(const Formulation& formulation, const FleetCounts& counts,
+  bool offer_counts(const FleetProgramme& programme, const FleetCounts& counts,
                     const char* found_by);
   void raise_bound(double bound);
-  double rounded_bound(const Formulation& formulation, double bound) const;
+  double rounded_bound(const FleetProgramme& programme, double bound) const;
 
-  bool solve_relaxation(const Formulation& formulation);
-  void read_prices(const Formulation& formulation, const std::vector<double>& row_prices);
-  void round_up(const Formulation& formulation);
-  void round_by_rule(const Formulation& formulation);
+  bool solve_relaxation(const FleetProgramme& programme);
+  void read_prices(const FleetProgramme& programme, const std::vector<double>& row_prices);
+  void round_up(const FleetProgramme& programme);
+  void round_by_rule(const FleetProgramme& programme);
   /// The programme with some columns settled. True where it was searched to its end, or to the gap
   /// that is asked for.
   struct Effort {
@@ -76,19 +76,19 @@ class FleetSearch {
     std::optional<FleetCounts> counts = {};  ///< of what was found and packed
     double value = 0;                        ///< of the programme
   };
-  Part solve_part(const Formulation& formulation, const std::vector<double>& settled,
+  Part solve_part(const FleetProgramme& programme, const std::vector<double>& settled,
                   const Effort& effort);
-  bool solve_programme(const Formulation& formulation, double share_of_time);
-  void solve_core(const Formulation& formulation, double until_s);
-  void improve(const Formulation& formulation, double until_s);
-  std::vector<double> settled_by_price(const Formulation& formulation, double worse_by) const;
-  double value_of(const Formulation& formulation, double objective) const;
+  bool solve_programme(const FleetProgramme& programme, double share_of_time);
+  void solve_core(const FleetProgramme& programme, double until_s);
+  void improve(const FleetProgramme& programme, double until_s);
+  std::vector<double> settled_by_price(const FleetProgramme& programme, double worse_by) const;
+  double value_of(const FleetProgramme& programme, double objective) const;
   FleetAnswer answer(FleetStatus status);
   FleetStatus status();
   std::vector<std::string> notes() const;
-  FormulationOptions by_node() const;
+  ProgrammeOptions by_node() const;
   std::size_t size_by_node() const;
-  std::optional<FormulationOptions> with_patterns() const;
+  std::optional<ProgrammeOptions> with_patterns() const;
   bool needs_nodes() const;
 
   const FleetInstance& instance_;

@@ -22,7 +22,7 @@ std::int64_t total(const std::vector<std::int32_t>& devices) {
   return std::accumulate(devices.begin(), devices.end(), std::int64_t{0});
 }
 
-std::map<std::string, std::size_t> index_of(const std::vector<DeviceType>& types) {
+std::map<std::string, std::size_t> index_of(const std::vector<FleetDevice>& types) {
   std::map<std::string, std::size_t> index;
   for (std::size_t t = 0; t < types.size(); ++t) index.emplace(types[t].name, t);
   return index;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core_lua.h"
+#include "fleet_lua.h"
 #include "plan_values.h"
 #include "script_planners.h"
 #include "solver_lua.h"
@@ -382,7 +383,13 @@ int planner_cards(lua_State* L) {
 
 int load_plan(lua_State* L) {
   const std::string path = lua_kit::check_text(L, 1, "ts.load_plan path");
-  push_plan(L, solver::plan_from_json(read_json_file(path), path));
+  const Json json = read_json_file(path);
+  if (solver::is_solved_fleet(json)) {
+    lua_kit::push_object<solver::SolvedFleet>(
+        L, std::make_shared<const solver::SolvedFleet>(solver::solved_fleet_from_json(json, path)));
+  } else {
+    push_plan(L, solver::plan_from_json(json, path));
+  }
   return 1;
 }
 
@@ -393,6 +400,7 @@ int plan_text(lua_State* L) {
 }
 
 int check_plan(lua_State* L) {
+  if (lua_kit::test_object<solver::SolvedFleet>(L, 1) != nullptr) return check_solved_fleet(L);
   const auto violation = solver::check_plan(*lua_kit::check_object<Plan>(L, 1, "ts.check plan"));
   if (violation)
     return push_why(L, violation->constraint, violation->message, violation->constraint);
@@ -410,14 +418,16 @@ void register_plan(lua_State* L) {
                                       {{"problem", "tessera.Problem", "What is to be planned"}},
                                       "tessera.Plan?, tessera.Error?"});
   reference.add(lua_kit::FunctionCard{"ts.load_plan",
-                                      "Reads a plan that plan:save wrote.",
+                                      "Reads a plan or a fleet that :save wrote.",
                                       {{"path", "string", "File"}},
-                                      "tessera.Plan"});
-  reference.add(lua_kit::FunctionCard{"ts.check",
-                                      "The independent checker: structure, memory, kernels, "
-                                      "quality floor and every printed number.",
-                                      {{"plan", "tessera.Plan", "Any plan"}},
-                                      "true?, tessera.Error?"});
+                                      "tessera.Plan|tessera.AbstractFleet"});
+  reference.add(
+      lua_kit::FunctionCard{"ts.check",
+                            "The independent checker: structure, memory, kernels, "
+                            "quality floor and every printed number; of a fleet "
+                            "nodes, demand, money and the loss of every node.",
+                            {{"plan", "tessera.Plan|tessera.AbstractFleet", "Any plan, or fleet"}},
+                            "true?, tessera.Error?"});
 }
 
 }  // namespace solver_lua

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "deployment_lua.h"
+#include "fleet_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -48,6 +49,7 @@ void register_solver(lua_State* L) {
   register_deployment(L);
   register_capacity(L);
   register_plan_serving(L);
+  register_fleet(L);
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"plan", lua_kit::guarded<plan>},
@@ -59,6 +61,7 @@ void register_solver(lua_State* L) {
                             {"plan_text", lua_kit::guarded<plan_text>},
                             {"placement_at", lua_kit::guarded<placement_at>},
                             {"check", lua_kit::guarded<check_plan>},
+                            {"solve_fleet", lua_kit::guarded<solve_fleet>},
                             {"simulate", lua_kit::guarded<simulate>},
                             {"heuristic_cards", lua_kit::guarded<heuristic_cards>},
                             {"bindings", lua_kit::guarded<bindings>},

@@ -54,6 +54,7 @@ M.functions = {
     object "Plan":export("json", "launch", { overwrite = true })
     return { "launch" }
   end,
+  ["ts.plan_fleet"] = one { instance = values.fleet, gap = 0, time_limit_s = 1, seed = 2 },
   ["ts.check"] = function() return { object "Plan" } end,
   ["ts.simulate"] = function() return { object "Plan", { num_batches = 2 } } end,
   ["ts.report"] = function() return { object "Plan", "report.html" } end,
@@ -220,6 +221,9 @@ M.methods = {
   ["tessera.Traffic:requests"] = one(),
   ["tessera.Traffic:save"] = one "traffic.csv",
   ["tessera.Traffic:scaled"] = one { rate_per_s = 9 },
+  ["tessera.AbstractFleet:explain"] = one(),
+  ["tessera.AbstractFleet:save"] = one "fleet.json",
+  ["tessera.AbstractFleet:diff"] = function() return { object "AbstractFleet" } end,
   ["tessera.ServingPlans:frontier"] = one(),
   ["tessera.ServingPlans:export"] = one("vllm", "launch", { overwrite = true }),
   ["tessera.SchedulerView:running"] = one(1),

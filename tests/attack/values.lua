@@ -113,6 +113,21 @@ M.quality_points = quality_points
 local num_pruned = 0 -- a folder that is there is not replaced
 
 --- How an object of each documented kind is made.
+--- Two models on two kinds of nodes.
+M.fleet = {
+  format = "tessera-fleet-1", objective = "cost",
+  device_types = { { name = "A", usd_per_h = 1 }, { name = "B", usd_per_h = 3 } },
+  node_classes = {
+    { name = "2xA", count = 2, devices = { A = 2 }, usd_per_h = 2 },
+    { name = "1xB", count = 1, devices = { B = 1 }, usd_per_h = 3 },
+  },
+  models = { { name = "m", demand = { 3 } }, { name = "n", demand = { 1 } } },
+  columns = {
+    { model = 0, devices = { A = 1 }, rate = { 1.5 } }, { model = 1, devices = { A = 1 }, rate = { 0.5 } },
+    { model = 1, devices = { B = 1 }, rate = { 2 } },
+  },
+}
+
 M.make = {
   ["tessera.Model"] = function() return ts.model "opt-125m" end,
   ["tessera.Device"] = function() return ts.device "T4-16G" end,
@@ -157,6 +172,7 @@ M.make = {
   ["tessera.MaxRate"] = function()
     return ts.max_rate(deployment(), traffic(), { slo = M.slo, tolerance = 0.3, max_runs = 6 })
   end,
+  ["tessera.AbstractFleet"] = function() return assert(ts.plan_fleet { instance = M.fleet, time_limit_s = 1 }) end,
   ["tessera.ServingPlans"] = function() return assert(ts.plan_serving(M.serving)) end,
   ["tessera.RouterCard"] = function() return { name = "attackers", doc = "d", choose = function() return 1 end } end,
   ["tessera.StrategyCard"] = function()

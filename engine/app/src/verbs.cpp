@@ -9,6 +9,8 @@ const std::vector<LuaVerb>& lua_verbs() {
        "which engines serve a stream of requests within latency limits", capacity_options()},
       {"select", "tessera.cli.select", "",
        "ways to deploy a model for one request at a time, ranked by an intent", select_options()},
+      {"fleet", "tessera.cli.fleet", "FILE",
+       "which replicas of which models run on which nodes, with a bound", fleet_options()},
       {"strategies", "tessera.cli.strategies", "",
        "three ways to run a batch on a fast and a slow GPU, and the best plan beside them",
        strategies_options()},

@@ -65,6 +65,7 @@ const OptionTable& compare_options();
 const OptionTable& capacity_options();
 const OptionTable& quantise_verb_options();
 const OptionTable& select_options();
+const OptionTable& fleet_options();
 const OptionTable& strategies_options();
 
 }  // namespace tessera::app

@@ -39,7 +39,7 @@ enum class Billing {
 /// How many devices of each type, by name.
 using DeviceCounts = std::map<std::string, std::int32_t>;
 
-struct DeviceType {
+struct FleetDevice {
   std::string name;
   double usd_per_h = 0;
 };
@@ -90,7 +90,7 @@ struct FleetInstance {
   /// have a part on them. 2 and more: of each model the worst, as if they were lost at once.
   std::int64_t reserve_nodes = 0;
   std::optional<double> max_usd_per_h;
-  std::vector<DeviceType> device_types;
+  std::vector<FleetDevice> device_types;
   std::vector<NodeClass> node_classes;
   std::vector<FleetModel> models;
   std::vector<Column> columns;
@@ -166,9 +166,9 @@ struct FleetIncumbent {
 };
 
 struct FleetOptions {
-  double gap = 1e-6;  ///< to stop at
+  double gap = 0.01;  ///< to stop at; nothing is proven closer than 1e-6
   double time_limit_s = 60;
-  std::int64_t threads = 0;  ///< 0: all; the answer does not depend on it
+  std::int64_t threads = 0;  ///< the search takes one, whatever is given here
   std::int64_t seed = 1;
   /// Asked at least ten times a second; true ends the search: `interrupted`.
   std::function<bool()> should_stop = {};
@@ -231,8 +231,8 @@ inline constexpr auto kEnumNames<solver::FleetLack::Kind> =
                                          {solver::FleetLack::Kind::constraint, "constraint"}});
 
 template <>
-struct Fields<solver::DeviceType> {
-  using T = solver::DeviceType;
+struct Fields<solver::FleetDevice> {
+  using T = solver::FleetDevice;
   static constexpr auto list =
       std::tuple{field<&T::name>({.name = "name", .doc = "Name to refer to it by"}),
                  field<&T::usd_per_h>({.name = "usd_per_h",
@@ -375,6 +375,33 @@ struct Fields<solver::Replica> {
                         .doc = "On which it runs (0-based)",
                         .min = 0,
                         .max = static_cast<double>(solver::kMaxFleetNodes)})};
+};
+
+template <>
+struct Fields<solver::FleetOptions> {
+  using O = solver::FleetOptions;
+  static constexpr auto list = std::tuple{
+      field<&O::gap>({.name = "gap",
+                      .doc = "Distance to the bound at which to stop (ratio)",
+                      .min = 0,
+                      .max = 1,
+                      .as_option = AsOption::defaulted}),
+      field<&O::time_limit_s>({.name = "time_limit_s",
+                               .doc = "After which the best so far has to do",
+                               .unit = "s",
+                               .min = 0.001,
+                               .max = 1e7,
+                               .as_option = AsOption::defaulted}),
+      field<&O::threads>({.name = "threads",
+                          .doc = "The search of given columns takes one; the answer is the same",
+                          .min = 0,
+                          .max = 4096,
+                          .as_option = AsOption::defaulted}),
+      field<&O::seed>({.name = "seed",
+                       .doc = "Of what is drawn",
+                       .min = 0,
+                       .max = 9e15,
+                       .as_option = AsOption::defaulted})};
 };
 
 template <>

@@ -1,4 +1,4 @@
-#include "formulation.h"
+#include "programme.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,6 @@
 
 namespace tessera::solver {
 namespace {
-
-constexpr double kGranted = 1e-9;      ///< of a demand or a budget, as the checker grants it
-constexpr double kNegligible = 1e-12;  ///< coefficient beside a right side of 1
-
-double as_number(std::int64_t value) { return static_cast<double>(value); }
 
 /// The greatest common divisor of prices in whole millionths; 0: they are no such multiples.
 double common_step(const std::vector<double>& values) {
@@ -27,7 +22,7 @@ double common_step(const std::vector<double>& values) {
 
 }  // namespace
 
-Formulation::Formulation(const FleetSpace& space, FormulationOptions options)
+FleetProgramme::FleetProgramme(const FleetSpace& space, ProgrammeOptions options)
     : space_(space), options_(std::move(options)) {
   options_.by_node.resize(space.classes.size(), 0);
   options_.patterns.resize(space.classes.size());
@@ -44,7 +39,7 @@ Formulation::Formulation(const FleetSpace& space, FormulationOptions options)
   }
 }
 
-void Formulation::add_units() {
+void FleetProgramme::add_units() {
   more_.resize(space_.classes.size());
   for (std::size_t c = 0; c < space_.classes.size(); ++c) {
     const std::int64_t count = space_.classes[c].count;
@@ -60,7 +55,7 @@ void Formulation::add_units() {
   single_of_unit_.resize(units_.size());
 }
 
-void Formulation::add_replicas() {
+void FleetProgramme::add_replicas() {
   single_of_kind_.resize(space_.kinds.size());
   whole_of_kind_.resize(space_.kinds.size());
   for (std::size_t k = 0; k < space_.kinds.size(); ++k) {
@@ -98,7 +93,7 @@ void Formulation::add_replicas() {
 
 // What single-node replicas may fill: `room` subtracts nodes that are not there for them, of
 // `nodes` that are.
-void Formulation::add_capacity(std::size_t u) {
+void FleetProgramme::add_capacity(std::size_t u) {
   const AlikeNodes& nodes = space_.classes[units_[u].node_class];
   Terms room;
   double count = as_number(units_[u].count);
@@ -135,7 +130,7 @@ void Formulation::add_capacity(std::size_t u) {
 
 // Dual feasible functions (Fekete and Schepers): what a share of a node may count as, so that what
 // fits on a node still counts as at most one.
-void Formulation::add_fitting_rows(std::size_t u, const Terms& room, double count) {
+void FleetProgramme::add_fitting_rows(std::size_t u, const Terms& room, double count) {
   const AlikeNodes& nodes = space_.classes[units_[u].node_class];
   for (std::size_t t = 0; t < space_.num_types(); ++t) {
     const std::int64_t size = nodes.devices[t];
@@ -157,7 +152,7 @@ void Formulation::add_fitting_rows(std::size_t u, const Terms& room, double coun
   }
 }
 
-void Formulation::add_pattern_rows(std::size_t u, const Terms& room, double count) {
+void FleetProgramme::add_pattern_rows(std::size_t u, const Terms& room, double count) {
   const ClassPatterns& known = *options_.patterns[units_[u].node_class];
   Terms nodes = room;
   std::vector<Terms> of_shape(known.shapes.size());
@@ -180,7 +175,7 @@ void Formulation::add_pattern_rows(std::size_t u, const Terms& room, double coun
 }
 
 // Nodes of a class that stand for each other: the fuller first.
-void Formulation::add_order() {
+void FleetProgramme::add_order() {
   for (std::size_t u = 0; u + 1 < units_.size(); ++u) {
     const std::size_t c = units_[u].node_class;
     if (options_.by_node[c] == 0 || units_[u + 1].node_class != c) continue;
@@ -201,14 +196,14 @@ void Formulation::add_order() {
   }
 }
 
-std::int64_t Formulation::most_whole(const Whole& whole) const {
+std::int64_t FleetProgramme::most_whole(const Whole& whole) const {
   return options_.more_nodes
              ? 10'000'000
              : space_.classes[whole.node_class].count / space_.kinds[whole.kind].nodes;
 }
 
 // The nodes that whole-node replicas of a class take.
-void Formulation::add_whole_rows() {
+void FleetProgramme::add_whole_rows() {
   for (std::size_t c = 0; c < space_.classes.size(); ++c) {
     Terms terms;
     for (const Whole& w : whole_) {
@@ -222,11 +217,11 @@ void Formulation::add_whole_rows() {
   }
 }
 
-double Formulation::usd(const Single& s) const {
+double FleetProgramme::usd(const Single& s) const {
   return space_.billed_by_node() ? 0 : space_.kinds[s.kind].usd_per_h;
 }
 
-void Formulation::add_costs() {
+void FleetProgramme::add_costs() {
   const FleetInstance& instance = *space_.instance;
   std::vector<std::pair<std::size_t, double>> usd_of, gpus_of;
   for (const Single& s : single_) {
@@ -268,214 +263,7 @@ void Formulation::add_costs() {
   lp_.add_row(-kFree, *budget * (1 + kGranted) / most, std::move(terms));
 }
 
-double Formulation::rate(std::size_t kind, std::size_t b) const {
-  return space_.kinds[kind].rate[b] / most_;
-}
-
-// A crude bound on x, which is what the programme counts it in.
-void Formulation::add_demands() {
-  const bool any_reserve = options_.with_reserve && space_.instance->reserve_nodes > 0;
-  if (multiple_) {
-    most_ = kFree;
-    for (std::size_t m = 0; m < space_.wanted.size(); ++m) {
-      for (std::size_t b = 0; b < space_.wanted[m].size(); ++b) {
-        std::vector<double> of_node(space_.classes.size(), 0);
-        for (const std::size_t k : space_.of_model[m]) {
-          const Kind& kind = space_.kinds[k];
-          for (const std::size_t c : kind.classes) {
-            const double nodes = kind.is_whole() ? as_number(kind.nodes)
-                                                 : as_number(kind.num_devices) /
-                                                       as_number(space_.classes[c].num_devices);
-            of_node[c] = std::max(of_node[c], kind.rate[b] / nodes);
-          }
-        }
-        double total = 0;
-        for (std::size_t c = 0; c < of_node.size(); ++c) {
-          total += of_node[c] * as_number(space_.classes[c].count);
-        }
-        most_ = std::min(most_, total);
-      }
-    }
-    if (!(most_ > 0)) {
-      most_ = 1;
-      lp_.columns[*multiple_].high = 0;
-    }
-    scale_ = most_;
-  }
-  for (std::size_t m = 0; m < space_.wanted.size(); ++m) {
-    if (space_.wanted[m].empty()) continue;
-    if (space_.wanted[m].size() == 1) {
-      add_one_class(m, any_reserve);
-    } else {
-      add_classes(m, any_reserve);
-    }
-  }
-}
-
-Formulation::Terms Formulation::total_of(std::size_t kind, double factor) const {
-  Terms terms;
-  for (const std::size_t s : single_of_kind_[kind]) terms.emplace_back(single_[s].column, factor);
-  for (const std::size_t w : whole_of_kind_[kind]) terms.emplace_back(whole_[w].column, factor);
-  return terms;
-}
-
-// What one replica more than serves counts as all of it: with it, or with those left when a node is
-// lost, the row holds either way.
-Formulation::Terms Formulation::demand_terms(std::size_t model) const {
-  Terms terms;
-  for (const std::size_t k : space_.of_model[model]) {
-    const double a = std::min(1.0, rate(k));
-    if (a < kNegligible) continue;
-    const Terms more = total_of(k, a);
-    terms.insert(terms.end(), more.begin(), more.end());
-  }
-  return terms;
-}
-
-void Formulation::add_one_class(std::size_t m, bool reserve) {
-  Terms terms = demand_terms(m);
-  if (reserve) {
-    const std::size_t loss = lp_.add_column(0, kFree);
-    if (space_.instance->reserve_nodes == 1) {
-      add_loss(m, loss);
-    } else {
-      add_worst_losses(m, loss);
-    }
-    terms.emplace_back(loss, -1);
-  }
-  if (multiple_ && options_.worthwhile) {
-    const double weight = 1 / as_number(static_cast<std::int64_t>(space_.wanted.size()));
-    Terms counted = terms;
-    counted.emplace_back(lp_.add_column(0, *options_.worthwhile / most_, -weight), -1);
-    lp_.add_row(0, kFree, std::move(counted));
-  }
-  if (multiple_) terms.emplace_back(*multiple_, -1);
-  demand_rows_[m].push_back(lp_.add_row(multiple_ ? 0 : 1 - kGranted / 2, kFree, std::move(terms)));
-}
-
-std::size_t Formulation::used_binary(std::size_t column) {
-  binary_of_.resize(lp_.columns.size() + 1);
-  if (binary_of_[column]) return *binary_of_[column];
-  const std::size_t binary = lp_.add_column(0, 1, 0, true);
-  lp_.add_row(-kFree, 0, {{column, 1}, {binary, -std::min(1e7, lp_.columns[column].high)}});
-  binary_of_[column] = binary;
-  return binary;
-}
-
-void Formulation::add_loss(std::size_t m, std::size_t loss) {
-  std::vector<Terms> of_unit(units_.size());
-  for (const std::size_t k : space_.of_model[m]) {
-    const double a = std::min(1.0, rate(k));
-    if (a < kNegligible) continue;
-    for (const std::size_t s : single_of_kind_[k]) {
-      const std::int64_t count = units_[single_[s].unit].count;
-      of_unit[single_[s].unit].emplace_back(single_[s].column, -a);
-      if (count > 1) lp_.add_row(0, kFree, {{loss, 1}, {used_binary(single_[s].column), -a}});
-    }
-    for (const std::size_t w : whole_of_kind_[k]) {
-      lp_.add_row(0, kFree, {{loss, 1}, {used_binary(whole_[w].column), -a}});
-    }
-  }
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    if (of_unit[u].empty() || options_.more_nodes) continue;
-    of_unit[u].emplace_back(loss, as_number(units_[u].count));
-    lp_.add_row(0, kFree, std::move(of_unit[u]));
-  }
-}
-
-// The sum of the k largest is the least of k t + sum max(0, loss - t) over t.
-void Formulation::add_worst_losses(std::size_t m, std::size_t loss) {
-  const std::int64_t k_nodes = space_.instance->reserve_nodes;
-  const std::size_t threshold = lp_.add_column(0, kFree);
-  Terms sum{{loss, 1}, {threshold, -as_number(k_nodes)}};
-  std::vector<Terms> of_unit(units_.size());
-  for (const std::size_t k : space_.of_model[m]) {
-    const double a = std::min(1.0, rate(k));
-    if (a < kNegligible) continue;
-    for (const std::size_t s : single_of_kind_[k]) {
-      of_unit[single_[s].unit].emplace_back(single_[s].column, -a);
-    }
-    for (const std::size_t w : whole_of_kind_[k]) {
-      // Replicas 1, 2, ... of the kind, as far as they are there.
-      Terms copies{{whole_[w].column, 1}};
-      const std::int64_t most = most_whole(whole_[w]);
-      for (std::int64_t i = 1; i <= std::min(k_nodes, most); ++i) {
-        const std::size_t there = lp_.add_column(0, 1, 0, true);
-        lp_.add_row(-kFree, as_number(i - 1),
-                    {{whole_[w].column, 1}, {there, -as_number(most - i + 1)}});
-        const std::size_t above = lp_.add_column(0, kFree);
-        lp_.add_row(0, kFree, {{above, 1}, {threshold, 1}, {there, -a}});
-        sum.emplace_back(above, -1);
-      }
-    }
-  }
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    if (of_unit[u].empty()) continue;
-    const double count = as_number(std::max<std::int64_t>(1, units_[u].count));
-    const std::size_t above = lp_.add_column(0, kFree);  // of each of its nodes, the mean
-    of_unit[u].emplace_back(above, count);
-    of_unit[u].emplace_back(threshold, count);
-    lp_.add_row(0, kFree, std::move(of_unit[u]));
-    sum.emplace_back(above, -count);
-  }
-  lp_.add_row(0, kFree, std::move(sum));
-}
-
-void Formulation::add_classes(std::size_t m, bool reserve) {
-  bool any = false;
-  if (reserve) {
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const bool runs =
-          std::any_of(single_of_unit_[u].begin(), single_of_unit_[u].end(),
-                      [&](std::size_t s) { return space_.kinds[single_[s].kind].model == m; });
-      if (runs) add_scenario(m, u, {});
-      any = any || runs;
-    }
-    for (std::size_t w = 0; w < whole_.size(); ++w) {
-      if (space_.kinds[whole_[w].kind].model != m) continue;
-      add_scenario(m, {}, w);
-      any = true;
-    }
-  }
-  if (!any) add_scenario(m, {}, {});
-}
-
-// The shares of the time of each kind of replica for each class of requests, when a node of a unit
-// is lost (the mean over its nodes), or a replica over whole nodes.
-void Formulation::add_scenario(std::size_t m, std::optional<std::size_t> unit,
-                               std::optional<std::size_t> whole) {
-  const std::size_t classes = space_.wanted[m].size();
-  std::vector<Terms> served(classes);
-  for (const std::size_t k : space_.of_model[m]) {
-    Terms time = total_of(k, -1);
-    if (unit && !options_.more_nodes) {
-      for (auto& [column, factor] : time) {
-        for (const std::size_t s : single_of_kind_[k]) {
-          if (single_[s].column == column && single_[s].unit == *unit) {
-            factor += 1 / as_number(std::max<std::int64_t>(1, units_[*unit].count));
-          }
-        }
-      }
-    }
-    if (whole && whole_[*whole].kind == k) {
-      time.emplace_back(used_binary(whole_[*whole].column), 1);
-    }
-    for (std::size_t b = 0; b < classes; ++b) {
-      if (rate(k, b) < kNegligible) continue;
-      const std::size_t share = lp_.add_column(0, kFree);
-      time.emplace_back(share, 1);
-      served[b].emplace_back(share, rate(k, b));
-    }
-    lp_.add_row(-kFree, 0, std::move(time));
-  }
-  for (std::size_t b = 0; b < classes; ++b) {
-    if (multiple_) served[b].emplace_back(*multiple_, -1);
-    demand_rows_[m].push_back(
-        lp_.add_row(multiple_ ? 0 : 1 - kGranted / 2, kFree, std::move(served[b])));
-  }
-}
-
-void Formulation::add_constraint(const FleetConstraint& rule) {
+void FleetProgramme::add_constraint(const FleetConstraint& rule) {
   const std::size_t m = rule.model;
   Terms replicas, nodes, devices;
   std::vector<Terms> of_unit(units_.size());
@@ -520,7 +308,7 @@ void Formulation::add_constraint(const FleetConstraint& rule) {
 }
 
 // Nodes for one of two models, and nodes for the other.
-void Formulation::add_apart(std::size_t one, std::size_t other) {
+void FleetProgramme::add_apart(std::size_t one, std::size_t other) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const AlikeNodes& nodes = space_.classes[units_[u].node_class];
     const double count = options_.more_nodes ? 1e7 : as_number(units_[u].count);
@@ -548,7 +336,7 @@ void Formulation::add_apart(std::size_t one, std::size_t other) {
   }
 }
 
-std::vector<Formulation::Decision> Formulation::decisions() const {
+std::vector<FleetProgramme::Decision> FleetProgramme::decisions() const {
   std::vector<Decision> decisions;
   for (const Single& s : single_) {
     decisions.push_back({s.column, s.kind, space_.kinds[s.kind].model, units_[s.unit].node_class});
@@ -559,7 +347,7 @@ std::vector<Formulation::Decision> Formulation::decisions() const {
   return decisions;
 }
 
-FleetCounts Formulation::counts(const std::vector<double>& x) const {
+FleetCounts FleetProgramme::counts(const std::vector<double>& x) const {
   FleetCounts counts;
   counts.on_unit.assign(space_.kinds.size(), std::vector<std::int64_t>(units_.size(), 0));
   counts.in_class.assign(space_.kinds.size(), std::vector<std::int64_t>(space_.classes.size(), 0));
@@ -568,13 +356,13 @@ FleetCounts Formulation::counts(const std::vector<double>& x) const {
   return counts;
 }
 
-std::vector<double> Formulation::nodes_added(const std::vector<double>& x) const {
+std::vector<double> FleetProgramme::nodes_added(const std::vector<double>& x) const {
   std::vector<double> more;
   for (const std::optional<std::size_t>& column : more_) more.push_back(column ? x[*column] : 0);
   return more;
 }
 
-std::vector<double> Formulation::encode(const FleetCounts& counts) const {
+std::vector<double> FleetProgramme::encode(const FleetCounts& counts) const {
   std::vector<double> x(lp_.columns.size(), std::numeric_limits<double>::quiet_NaN());
   for (const Single& s : single_) x[s.column] = as_number(counts.on_unit[s.kind][s.unit]);
   for (const Whole& w : whole_) x[w.column] = as_number(counts.in_class[w.kind][w.node_class]);

@@ -14,6 +14,9 @@
 /// what is lost with a node is the mean over the unit's. Of single nodes it is the problem itself.
 namespace tessera::solver {
 
+inline double as_number(std::int64_t value) { return static_cast<double>(value); }
+inline constexpr double kGranted = 1e-9;  ///< of a demand or a budget, as the checker grants it
+
 struct Unit {
   std::size_t node_class = 0;
   std::int64_t count = 1;  ///< nodes
@@ -29,7 +32,7 @@ struct ClassPatterns {
   std::vector<Pattern> patterns;                  ///< no other takes all of one and more
 };
 
-struct FormulationOptions {
+struct ProgrammeOptions {
   std::vector<char> by_node;                           ///< [class] each node by itself
   std::vector<std::optional<ClassPatterns>> patterns;  ///< [class] what is known to fit
   bool with_reserve = true, with_budget = true, with_constraints = true;
@@ -45,13 +48,13 @@ struct FleetCounts {
   std::vector<std::vector<std::int64_t>> in_class;  ///< [kind][class]
 };
 
-class Formulation {
+class FleetProgramme {
  public:
-  Formulation(const FleetSpace& space, FormulationOptions options);
+  FleetProgramme(const FleetSpace& space, ProgrammeOptions options);
 
   const LinearModel& model() const { return lp_; }
   const std::vector<Unit>& units() const { return units_; }
-  const FormulationOptions& options() const { return options_; }
+  const ProgrammeOptions& options() const { return options_; }
 
   FleetCounts counts(const std::vector<double>& x) const;
   std::vector<double> nodes_added(const std::vector<double>& x) const;  ///< [class]
@@ -113,7 +116,7 @@ class Formulation {
   std::int64_t most_whole(const Whole& whole) const;
 
   const FleetSpace& space_;
-  FormulationOptions options_;
+  ProgrammeOptions options_;
   LinearModel lp_;
   std::vector<Unit> units_;
   std::vector<Single> single_;

@@ -1,0 +1,23 @@
+#include "tessera/core/record_options.h"
+#include "tessera/solver/fleet/fleet.h"
+#include "verbs.h"
+
+namespace tessera::app {
+
+const OptionTable& fleet_options() {
+  static const OptionTable options = [] {
+    OptionTable t{"tessera fleet",
+                  "Which replicas of which models run on which nodes: the best fleet of the kinds "
+                  "of replicas that a file of format tessera-fleet-1 lists, and how far from that "
+                  "the best may be",
+                  "",
+                  {}};
+    take_flags(t, options_of<solver::FleetOptions>());
+    t.options.push_back(as_text("save", "Writes the fleet to this file, for ts.load_plan"));
+    t.options.push_back(as_text("from", "Starts from the fleet that this file holds"));
+    return t;
+  }();
+  return options;
+}
+
+}  // namespace tessera::app
