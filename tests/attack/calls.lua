@@ -339,6 +339,10 @@ M.verbs = {
       threads = 1 } }
   end,
   ["tessera support"] = one { names = { "opt-125m", "T4-16G", "8" }, kernel_set = "modern", context_tokens = 64 },
+  ["tessera fleet"] = function()
+    core.write_file("fleet.json", core.to_json(values.fleet))
+    return { { names = { "fleet.json" }, time_limit_s = 1, save = "saved_fleet.json" } }
+  end,
   ["tessera select"] = one { model = "opt-125m", cluster = "2xA6000", minimise = "latency", beside = false, top = 3 },
   ["tessera strategies"] = one { model = "opt-125m", devices = { "A10", "T4-16G" }, prompt_tokens = 40,
     output_tokens = 6, batch_size = 4, slo_s_per_token = 1, exact = false, time_limit_s = 0.2 },
