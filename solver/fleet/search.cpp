@@ -87,6 +87,11 @@ double FleetSearch::rounded_bound(const FleetProgramme& programme, double bound)
 
 bool FleetSearch::solve_relaxation(const FleetProgramme& programme) {
   LpSolver lp(programme.model(), [this] { return clock_.should_stop(); });
+  // Bounds of columns that a row of devices says as well would take its price.
+  for (const FleetProgramme::Decision& d : programme.decisions()) {
+    if (!space_.fills(space_.kinds[d.kind], d.node_class)) continue;
+    lp.set_bounds(d.column, 0, programme.model().columns[d.column].high + 1);
+  }
   const LpSolver::Solution solution = lp.minimise();
   if (solution.outcome == LpSolver::Outcome::infeasible) proven_infeasible_ = true;
   if (solution.outcome != LpSolver::Outcome::optimal) return false;

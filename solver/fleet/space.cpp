@@ -183,6 +183,15 @@ std::int64_t FleetSpace::fit(const Kind& kind, std::size_t node_class) const {
   return most;
 }
 
+bool FleetSpace::fills(const Kind& kind, std::size_t node_class) const {
+  const std::int64_t copies = fit(kind, node_class);
+  for (std::size_t t = 0; t < kind.devices.size(); ++t) {
+    const std::int64_t takes = copies * kind.devices[t];
+    if (takes > 0 && takes == classes[node_class].devices[t]) return true;
+  }
+  return false;
+}
+
 double FleetSpace::whole_usd_per_h(std::size_t node_class) const {
   const AlikeNodes& nodes = classes[node_class];
   if (billed_by_node()) return nodes.usd_per_h;

@@ -47,6 +47,8 @@ struct FleetSpace {
   bool billed_by_node() const { return instance->billing == Billing::node; }
   /// Copies of a kind that fit on one node.
   std::int64_t fit(const Kind& kind, std::size_t node_class) const;
+  /// Whether so many leave no device of some type.
+  bool fills(const Kind& kind, std::size_t node_class) const;
   /// USD/h of a whole node.
   double whole_usd_per_h(std::size_t node_class) const;
 
