@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "decomposition.h"
 #include "restriction.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -100,7 +101,8 @@ bool FleetSearch::solve_relaxation(const FleetProgramme& programme) {
   relaxed_ = lp.values();
   column_prices_ = lp.column_prices();
   relaxed_value_ = solution.objective;
-  read_prices(programme, lp.row_prices());
+  row_prices_ = lp.row_prices();
+  read_prices(programme, row_prices_);
   return true;
 }
 
@@ -252,6 +254,22 @@ bool FleetSearch::solve_programme(const FleetProgramme& programme, double share_
       .finished;
 }
 
+// With all nodes of a class together, whose programmes by model are small.
+void FleetSearch::bound_by_models(double until_s) {
+  const FleetProgramme together(space_, {});
+  if (!solve_relaxation(together)) return;
+  const auto counts = counts_of(space_, together.units(), best_);
+  if (!counts) return;
+  Decomposition::Limits limits;
+  limits.time_limit_s = until_s - clock_.elapsed_s();
+  limits.should_stop = [this] { return is_good_enough() || clock_.should_stop(); };
+  limits.on_bound = [&](double bound) {
+    raise_bound(rounded_bound(together, together.objective(bound)));
+  };
+  Decomposition(together.model(), together.decisions())
+      .run(together.encode(*counts), row_prices_, limits);
+}
+
 std::size_t FleetSearch::size_by_node() const {
   std::size_t size = 0;
   for (const Kind& kind : space_.kinds) {
@@ -327,8 +345,13 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
     }
     if (small) search(by_node(), 1);
   } else {
-    if (small) search(by_node(), 0.6);
-    // Together the nodes are a smaller programme, and its bound rises sooner.
+    if (small) search(by_node(), 0.25);
+    if (!small) search({}, 0.25);
+    // The linear programme knows little of a reserve.
+    if (!is_over() && !maximises() && objective_) {
+      bound_by_models(clock_.elapsed_s() + clock_.left_s() * 0.5);
+    }
+    if (small) search(by_node(), 0.8);
     if (!is_over()) search({}, 1);
   }
   return answer(status());

@@ -81,6 +81,7 @@ class FleetSearch {
   bool solve_programme(const FleetProgramme& programme, double share_of_time);
   void solve_core(const FleetProgramme& programme, double until_s);
   void improve(const FleetProgramme& programme, double until_s);
+  void bound_by_models(double until_s);
   std::vector<double> settled_by_price(const FleetProgramme& programme, double worse_by) const;
   double value_of(const FleetProgramme& programme, double objective) const;
   FleetAnswer answer(FleetStatus status);
@@ -98,8 +99,9 @@ class FleetSearch {
   std::optional<double> objective_, bound_;
   FleetPlacement best_;
   std::vector<double> relaxed_, column_prices_;  ///< of the last linear programme
-  double relaxed_value_ = 0;                     ///< its value
-  FleetAnswer prices_;                           ///< its dual prices
+  std::vector<double> row_prices_;
+  double relaxed_value_ = 0;  ///< its value
+  FleetAnswer prices_;        ///< its dual prices
   bool proven_infeasible_ = false;
   bool unpacked_ = false;  ///< a solution of the programme fits in sum only
 };
