@@ -25,7 +25,7 @@ std::set<std::size_t> drawn(Rng& rng, std::size_t number, std::size_t of) {
 
 void FleetSearch::improve(const FleetProgramme& programme, double until_s) {
   constexpr std::int64_t kNodes = 300;
-  constexpr std::size_t kMostMisses = 80;
+  constexpr std::size_t kMostMisses = 120;
   if (!objective_) return;
   std::optional<FleetCounts> now = counts_of(space_, programme.units(), best_);
   if (!now) return;

@@ -83,7 +83,8 @@ void FleetSearch::raise_bound(double bound) {
 double FleetSearch::rounded_bound(const FleetProgramme& programme, double bound) const {
   const double step = programme.step();
   if (maximises() || step <= 0) return bound;
-  return std::ceil(bound / step - 1e-6) * step;
+  // Less what the linear programmes' own rounding may have added.
+  return std::ceil(bound / step * (1 - 1e-7) - 1e-6) * step;
 }
 
 bool FleetSearch::solve_relaxation(const FleetProgramme& programme) {
@@ -149,7 +150,7 @@ FleetSearch::Part FleetSearch::solve_part(const FleetProgramme& programme,
   if (!part.possible()) return {true};
   MipLimits limits;
   limits.time_limit_s = std::max(0.01, effort.until_s - clock_.elapsed_s());
-  limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.5);
+  limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.1);
   limits.least_improvement = programme.value(programme.step()) * (1 - 1e-4);
   limits.max_nodes = effort.max_nodes;
   if (effort.start != nullptr) {
@@ -236,7 +237,7 @@ bool FleetSearch::solve_programme(const FleetProgramme& programme, double share_
     solve_part(programme, settled_by_price(programme, kInfinity),
                {now_s + (until_s - now_s) * 0.3, 1, true, "root"});
     if (!is_good_enough()) solve_core(programme, now_s + (until_s - now_s) * 0.4);
-    const double improve_until_s = now_s + (until_s - now_s) * 0.7;
+    const double improve_until_s = now_s + (until_s - now_s) * 0.85;
     if (maximises() && bound_ && *bound_ > 0) {
       ProgrammeOptions options = programme.options();
       options.worthwhile = *bound_;

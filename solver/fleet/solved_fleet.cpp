@@ -248,7 +248,9 @@ Json solved_fleet_json(const SolvedFleet& fleet) {
 }
 
 bool is_solved_fleet(const Json& json) {
-  return json.is_object() && json.contains("format") && json["format"] == kPlanFormat;
+  // Of any version: the reader says which it knows.
+  return json.is_object() && json.contains("format") && json["format"].is_string() &&
+         json["format"].get_ref<const std::string&>().starts_with("tessera-fleet-plan-");
 }
 
 SolvedFleet solved_fleet_from_json(const Json& json, const std::string& path) {

@@ -1,0 +1,131 @@
+-- ts.plan_fleet of given columns, the object, its file, and the verb.
+local core = require "tessera.core"
+local host = require "tessera.host"
+local ts = require "tessera"
+
+local function instance(more)
+  local given = {
+    format = "tessera-fleet-1", objective = "cost",
+    device_types = { { name = "A", usd_per_h = 1 }, { name = "B", usd_per_h = 3 } },
+    node_classes = {
+      { name = "2xA", count = 4, devices = { A = 2 }, usd_per_h = 2 },
+      { name = "1xB", count = 2, devices = { B = 1 }, usd_per_h = 3 },
+    },
+    models = { { name = "m", demand = { 4 } } },
+    columns = { { model = 0, devices = { A = 1 }, rate = { 1 } }, { model = 0, devices = { B = 1 }, rate = { 3.5 } } },
+  }
+  for key, value in pairs(more or {}) do given[key] = value end
+  return given
+end
+
+describe("ts.plan_fleet", function()
+  it("solves a table, and says what it found", function()
+    local fleet = assert(ts.plan_fleet { instance = instance(), gap = 0 })
+    assert.equal("optimal", fleet.status)
+    assert.near(4, fleet.objective, 1e-9)
+    assert.near(4, fleet.bound, 1e-5)
+    assert.equal(fleet.objective, fleet.usd_per_h)
+    assert.is_true(fleet.scale >= 1)
+    assert.equal("m", fleet.models[1].name)
+    local gpus = 0
+    for _, row in ipairs(fleet.replicas) do gpus = gpus + row.gpus end
+    assert.equal(fleet.gpus, gpus)
+    assert.is_true(ts.check(fleet))
+    assert.matches("4 USD/h", fleet:explain(), 1, true)
+  end)
+
+  it("keeps a fleet in a file, with its instance", function()
+    local fleet = assert(ts.plan_fleet { instance = instance(), gap = 0 })
+    local path = os.tmpname()
+    fleet:save(path)
+    local again = ts.load_plan(path)
+    assert.equal(fleet.objective, again.objective)
+    assert.equal(fleet.bound, again.bound)
+    local diff = fleet:diff(again)
+    assert.same({ 0, 0 }, { #diff.starts, #diff.stops })
+    local text = core.read_file(path):gsub("tessera%-fleet%-plan%-1", "tessera-fleet-plan-9")
+    core.write_file(path, text)
+    assert.error_matches(function() ts.load_plan(path) end, "tessera%-fleet%-plan%-9")
+    os.remove(path)
+  end)
+
+  it("says what changes", function()
+    local few = assert(ts.plan_fleet { instance = instance(), gap = 0 })
+    local more = assert(ts.plan_fleet { instance = instance { models = { { name = "m", demand = { 8 } } } }, gap = 0,
+      start = few })
+    local diff = few:diff(more)
+    assert.near(more.usd_per_h - few.usd_per_h, diff.usd_per_h, 1e-9)
+    local count = diff.kept
+    for _, change in ipairs(diff.starts) do count = count + change.count end
+    local replicas = 0
+    for _, row in ipairs(more.replicas) do replicas = replicas + row.count end
+    assert.equal(replicas, count)
+  end)
+
+  it("gives nil and what lacks", function()
+    local fleet, why = ts.plan_fleet { instance = instance { max_usd_per_h = 3 } }
+    assert.is_nil(fleet)
+    assert.equal("infeasible", why.code)
+    assert.equal("budget", why.constraint)
+    assert.equal(4, why.least)
+    fleet, why = ts.plan_fleet { instance = instance { models = { { name = "m", demand = { 30 } } } } }
+    assert.is_nil(fleet)
+    assert.equal("devices", why.constraint)
+    assert.same({ "m" }, why.models)
+    assert.near(0.5, why.have, 1e-6)
+  end)
+
+  it("asks a rule of rounding, and tells of better fleets", function()
+    local asked, told = 0, 0
+    local given = instance { models = { { name = "m", demand = { 4.4 } } } }
+    local fleet = assert(ts.plan_fleet { instance = given, gap = 0,
+      on_incumbent = function(news) told = told + 1; assert.is_number(news.objective) end,
+      round = function(copies)
+        asked = asked + 1
+        assert.equal(2, #copies)
+        return { 0, 2 }
+      end })
+    assert.is_true(asked >= 1 and told >= 1)
+    assert.near(4, fleet.objective, 1e-6) -- a B beside an A, whatever the rule wants
+    assert.error_matches(function()
+      ts.plan_fleet { instance = given, round = function() return { 1 } end }
+    end, "round: it gave 1 numbers")
+    assert.error_matches(function()
+      ts.plan_fleet { instance = given, on_incumbent = function() error "mine" end }
+    end, "mine")
+  end)
+
+  it("refuses what it does not know", function()
+    assert.error_matches(function() ts.plan_fleet { instance = instance(), colour = 1 } end, "colour")
+    assert.error_matches(function() ts.plan_fleet { instance = instance { format = "tessera-fleet-2" } } end, "format")
+    assert.error_matches(function() ts.plan_fleet {} end, "instance")
+  end)
+end)
+
+describe("tessera fleet", function()
+  local path = os.tmpname()
+  core.write_file(path, core.to_json(instance()))
+  local function run(...) return host.run_program({ host.program, "fleet", ... }, "") end
+
+  it("prints models, replicas and prices", function()
+    local status, text, err = run(path, "--gap", "0")
+    assert.equal(0, status, err)
+    assert.matches("4 USD/h", text, 1, true)
+    assert.matches("one more req/s", text, 1, true)
+  end)
+
+  it("gives data, and a file to load", function()
+    local out = os.tmpname()
+    local status, text, err = run(path, "--json", "--save", out)
+    assert.equal(0, status, err)
+    assert.equal(4, core.from_json(text).usd_per_h)
+    assert.equal(4, ts.load_plan(out).objective)
+    os.remove(out)
+  end)
+
+  it("ends with 3 where there is none, and 2 without a file", function()
+    core.write_file(path, core.to_json(instance { max_usd_per_h = 1 }))
+    assert.equal(3, (run(path)))
+    assert.equal(2, (run()))
+  end)
+end)
