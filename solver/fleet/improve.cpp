@@ -30,7 +30,7 @@ void FleetSearch::improve(const FleetProgramme& programme, double until_s) {
   std::optional<FleetCounts> now = counts_of(space_, programme.units(), best_);
   if (!now) return;
   double value = std::numeric_limits<double>::infinity();
-  Rng rng(static_cast<std::uint64_t>(options_.seed));
+  Rng rng(static_cast<std::uint64_t>(options_.seed + 1000003 * num_improved_++));
   const std::vector<FleetProgramme::Decision> decisions = programme.decisions();
   for (std::size_t misses = 0; misses < kMostMisses; ++misses) {
     if (is_good_enough() || clock_.should_stop() || clock_.elapsed_s() > until_s) return;

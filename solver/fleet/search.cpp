@@ -150,8 +150,9 @@ FleetSearch::Part FleetSearch::solve_part(const FleetProgramme& programme,
   if (!part.possible()) return {true};
   MipLimits limits;
   limits.time_limit_s = std::max(0.01, effort.until_s - clock_.elapsed_s());
-  limits.relative_gap = std::max(options_.gap, kProven / 2) * (effort.is_whole ? 0.99 : 0.1);
-  limits.least_improvement = programme.value(programme.step()) * (1 - 1e-4);
+  limits.relative_gap =
+      std::max(kProven / 2, effort.is_whole ? 0.99 * options_.gap : std::min(options_.gap, 1e-4));
+  limits.least_improvement = programme.value(programme.step()) / 2;
   limits.max_nodes = effort.max_nodes;
   if (effort.start != nullptr) {
     limits.start = part.restrict(programme.encode(*effort.start));
@@ -229,14 +230,17 @@ void FleetSearch::solve_core(const FleetProgramme& programme, double until_s) {
              {until_s, kNodes, false, "core"});
 }
 
-bool FleetSearch::solve_programme(const FleetProgramme& programme, double share_of_time) {
+bool FleetSearch::solve_programme(const FleetProgramme& programme, double share_of_time,
+                                  bool again) {
   const double now_s = clock_.elapsed_s();
   const double until_s = now_s + clock_.left_s() * share_of_time;
   if (relaxed_.size() == programme.model().columns.size()) {
-    // Cuts at the root give most of the bound.
-    solve_part(programme, settled_by_price(programme, kInfinity),
-               {now_s + (until_s - now_s) * 0.3, 1, true, "root"});
-    if (!is_good_enough()) solve_core(programme, now_s + (until_s - now_s) * 0.4);
+    // Cuts at the root give most of the bound, for those who have not seen it.
+    if (!again) {
+      solve_part(programme, settled_by_price(programme, kInfinity),
+                 {now_s + (until_s - now_s) * 0.3, 1, true, "root"});
+    }
+    if (!again && !is_good_enough()) solve_core(programme, now_s + (until_s - now_s) * 0.4);
     const double improve_until_s = now_s + (until_s - now_s) * 0.85;
     if (maximises() && bound_ && *bound_ > 0) {
       ProgrammeOptions options = programme.options();
@@ -332,11 +336,11 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
   const auto is_over = [&] {
     return finished || proven_infeasible_ || is_good_enough() || clock_.should_stop();
   };
-  const auto search = [&](ProgrammeOptions options, double share_of_time) {
+  const auto search = [&](ProgrammeOptions options, double share_of_time, bool again = false) {
     if (is_over()) return;
     const FleetProgramme programme(space_, std::move(options));
     if (solve_relaxation(programme)) round_up(programme);
-    if (!is_over()) finished = solve_programme(programme, share_of_time) && !unpacked_;
+    if (!is_over()) finished = solve_programme(programme, share_of_time, again) && !unpacked_;
   };
   if (!needs_nodes()) {
     search({}, 1);
@@ -346,13 +350,13 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
     }
     if (small) search(by_node(), 1);
   } else {
-    if (small) search(by_node(), 0.25);
+    if (small) search(by_node(), 0.4);
     if (!small) search({}, 0.25);
     // The linear programme knows little of a reserve.
     if (!is_over() && !maximises() && objective_) {
       bound_by_models(clock_.elapsed_s() + clock_.left_s() * 0.5);
     }
-    if (small) search(by_node(), 0.8);
+    if (small) search(by_node(), 0.9, true);
     if (!is_over()) search({}, 1);
   }
   return answer(status());

@@ -78,7 +78,8 @@ class FleetSearch {
   };
   Part solve_part(const FleetProgramme& programme, const std::vector<double>& settled,
                   const Effort& effort);
-  bool solve_programme(const FleetProgramme& programme, double share_of_time);
+  bool solve_programme(const FleetProgramme& programme, double share_of_time, bool again);
+  std::int64_t num_improved_ = 0;  ///< calls of improve, which draw otherwise each time
   void solve_core(const FleetProgramme& programme, double until_s);
   void improve(const FleetProgramme& programme, double until_s);
   void bound_by_models(double until_s);
