@@ -13,9 +13,11 @@
 namespace tessera::solver {
 namespace {
 
-const std::string kShared = TESSERA_SOURCE_DIR "/../shared/";
+const std::string kMelange = TESSERA_SOURCE_DIR "/../shared/measured/melange/";
 
-std::string fleet_file(const std::string& name) { return kShared + "instances/fleet/" + name; }
+std::string fleet_file(const std::string& name) {
+  return TESSERA_SOURCE_DIR "/../shared/instances/fleet/" + name;
+}
 
 FleetAnswer proven(const FleetInstance& fleet) {
   FleetOptions options;
@@ -77,8 +79,7 @@ TEST_F(FleetInstances, StepCurveOfMelangeIsExact) {
 TEST_F(FleetInstances, TablesOfAibrixAreAsByTheLinearProgramme) {
   std::vector<std::vector<double>> rates;
   for (const char* gpu : {"a100", "a40"}) {
-    const Json table =
-        read_json_file(kShared + "measured/melange/aibrix_llama2-7b_" + gpu + ".json");
+    const Json table = read_json_file(kMelange + "aibrix_llama2-7b_" + gpu + ".json");
     rates.emplace_back();
     for (const Json& row : table["tputs"]) {
       for (const Json& cell : row) rates.back().push_back(cell.get<double>());
