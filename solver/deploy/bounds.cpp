@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tessera/solver/deploy/step_mix.h"
 
@@ -121,7 +123,100 @@ std::optional<double> steady_step_s(const Replica& engine, const MeanLengths& le
   return seconds;
 }
 
+/// What an engine does while requests decode as one batch: prompts that are read and tokens that
+/// are decoded, each second.
+struct Pace {
+  double prompts_per_s = 0, decodes_per_s = 0;
+};
+
+/// A step beside a batch that decodes.
+struct PricedStep {
+  double prompts = 0;  ///< read in it, parts of one too
+  double seconds = 0;
+};
+
+// Parts of a prompt, or so many of them, that a step beside decodes is priced with.
+constexpr double kPromptsOfStep[] = {0,  1.0 / 32, 1.0 / 16, 0.125, 0.25, 0.5, 0.75, 1,  1.5,
+                                     2,  3,        4,        6,     8,    12,  16,   24, 32,
+                                     48, 64,       96,       128,   256,  512, 1024};
+// Weights of prompts against decodes that a bound is taken for.
+constexpr int kWeights = 64;
+
+/// Steps beside so many decodes, from those without a prompt on.
+std::vector<PricedStep> steps_beside(const Replica& engine, const MeanLengths& lengths,
+                                     const StepLimits& limits, std::int64_t batch) {
+  const double prompt = std::max(1.0, std::floor(lengths.prompt_tokens));
+  const double room = number(limits.max_num_batched_tokens - batch);
+  std::vector<PricedStep> steps;
+  const auto add = [&](double prompts) {
+    StepMix mix{.num_decodes = batch, .context_tokens = context_of(lengths)};
+    if (prompts > 0) {
+      mix.num_prompts = std::max<std::int64_t>(1, whole(prompts));
+      mix.prompt_tokens =
+          std::max<std::int64_t>(1, whole(prompts * prompt / number(mix.num_prompts)));
+      if (prompts < 1) {
+        mix.prompt_context_tokens = std::max<std::int64_t>(0, whole((1 - prompts) * prompt / 2));
+      }
+      prompts = number(mix.num_prompts * mix.prompt_tokens) / prompt;
+    }
+    if (batch + mix.num_prompts > 0) steps.push_back({prompts, step_s(*engine.cost, mix)});
+  };
+  for (const double prompts : kPromptsOfStep) {
+    if (prompts * prompt > room) {
+      add(room / prompt);
+      break;
+    }
+    add(prompts);
+  }
+  return steps;
+}
+
+/// Paces of a batch whose steps take the limit on average at most: of one kind of step, or of two.
+void add_paces(const std::vector<PricedStep>& steps, std::int64_t batch, double limit_s,
+               double in_flight, std::vector<Pace>& paces) {
+  const auto add = [&](double prompts, double seconds) {
+    if (seconds <= 0) return;
+    paces.push_back({in_flight * prompts / seconds, in_flight * number(batch) / seconds});
+  };
+  for (const PricedStep& quick : steps) {
+    if (quick.seconds > limit_s) continue;
+    add(quick.prompts, quick.seconds);
+    for (const PricedStep& slow : steps) {
+      if (slow.seconds <= limit_s) continue;
+      const double share = (limit_s - quick.seconds) / (slow.seconds - quick.seconds);
+      add(quick.prompts + share * (slow.prompts - quick.prompts), limit_s);
+    }
+  }
+}
+
 }  // namespace
+
+double mixed_rate_per_s(const Replica& engine, const MeanLengths& lengths,
+                        const StepLimits& limits) {
+  const auto stages = static_cast<std::int64_t>(engine.cost->num_stages());
+  const std::int64_t most = (most_requests(engine, lengths, limits) + stages - 1) / stages;
+  const double infinite = std::numeric_limits<double>::infinity();
+  std::vector<Pace> paces;
+  add_paces(steps_beside(engine, lengths, limits, 0), 0, infinite, number(stages), paces);
+  for (const std::int64_t size : kBatchSizes) {
+    const std::int64_t batch = std::min({size, most, limits.max_num_batched_tokens});
+    add_paces(steps_beside(engine, lengths, limits, batch), batch, limits.tpot_limit_s,
+              number(stages), paces);
+    if (batch < size) break;
+  }
+  const double steps = std::max(1.0, lengths.output_tokens - 1);
+  double least = infinite;
+  for (int k = 0; k <= kWeights; ++k) {
+    const double weight = number(k) / kWeights;
+    double best = 0;
+    for (const Pace& pace : paces) {
+      best =
+          std::max(best, weight * pace.prompts_per_s + (1 - weight) * pace.decodes_per_s / steps);
+    }
+    least = std::min(least, best);
+  }
+  return least;
+}
 
 EngineBounds bounds_of(const Replica& engine, const MeanLengths& lengths,
                        const StepLimits& limits) {

@@ -29,12 +29,12 @@ std::string words(const cost::GroupSplit& split) {
 }  // namespace
 
 DeviceTypes device_types(const Cluster& cluster) {
-  std::vector<std::shared_ptr<DeviceType>> types;
+  std::vector<std::shared_ptr<TypeDevices>> types;
   for (const ClusterDevice& slot : cluster.devices) {
     auto type = std::find_if(types.begin(), types.end(),
                              [&](const auto& known) { return known->name == slot.device.name; });
     if (type == types.end()) {
-      type = types.insert(types.end(), std::make_shared<DeviceType>());
+      type = types.insert(types.end(), std::make_shared<TypeDevices>());
       (*type)->name = slot.device.name;
       (*type)->types = {slot.device.name};
       (*type)->price_usd_per_h = 0;
@@ -55,8 +55,8 @@ DeviceTypes device_types(const Cluster& cluster) {
   return {types.begin(), types.end()};
 }
 
-std::shared_ptr<const DeviceType> joined(const DeviceTypes& types) {
-  auto all = std::make_shared<DeviceType>(*types.front());
+std::shared_ptr<const TypeDevices> joined(const DeviceTypes& types) {
+  auto all = std::make_shared<TypeDevices>(*types.front());
   double usd_per_h = 0;
   for (const auto& type : types) {
     if (type != types.front()) {

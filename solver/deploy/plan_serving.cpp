@@ -30,17 +30,6 @@ bool by_estimate(const Priced& a, const Priced& b) {
   return x != y ? x > y : a->name() < b->name();
 }
 
-/// What was simulated, or where it holds no rate, with as few tokens of a step as hold one.
-Priced holding(ServingSearch& search, Priced c) {
-  while (c->rate_per_s <= 0) {
-    const Priced other = with_fewer_tokens(search, *c, Role::mixed);
-    if (other == nullptr) break;
-    simulate_alone(search, other);
-    c = other;
-  }
-  return c;
-}
-
 /// Which of a list, in the order of estimates, may be the one to stand beside engines of other
 /// types: the first of each bitwidth, and those of other shapes that are about as good for each
 /// device, as they need not fill their type.
@@ -88,19 +77,6 @@ std::vector<Priced> simulated(ServingSearch& search, const DeploymentObjective& 
     }
   }
   return best;
-}
-
-/// The configuration with fewer tokens of a step where that is worth it: what is below any
-/// server's usual number has to be. @param bar_per_s what it has to sustain as well
-Priced tuned(ServingSearch& search, Priced c, double bar_per_s = 0) {
-  while (const Priced other = with_fewer_tokens(search, *c, Role::mixed)) {
-    const bool is_usual = other->max_num_batched_tokens >= kUsualTokens;
-    simulate_alone(search, other,
-                   std::max(bar_per_s, c->rate_per_s * (is_usual ? kBetterBy : kWorthIt)));
-    if (other->rate_per_s <= 0) break;
-    c = other;
-  }
-  return c;
 }
 
 /// Tunes the best, and where that pays, the others that may pass it then.
@@ -156,21 +132,8 @@ std::vector<ServingPart> parts_of(const ServingSearch& search, const FoundDeploy
   std::vector<ServingPart> parts;
   std::size_t replica = 0;
   for (std::size_t i = 0; i < found.parts.size(); ++i) {
-    const auto& [engine, count, role, share] = found.parts[i];
-    ServingPart part;
-    part.role = role;
-    part.share = share;
-    part.device = engine->type->name;
-    part.engines = count;
-    part.tensor_parallel = engine->tensor_parallel;
-    part.expert_parallel = engine->split.expert_parallel;
-    part.attention_data_parallel = engine->split.attention_data_parallel;
-    part.pipeline_parallel = engine->pipeline_parallel;
-    part.stage_layers = engine->stage_layers;
-    part.bitwidth = engine->bitwidth;
-    part.kv_bitwidth = engine->kv_bitwidth;
-    part.max_num_seqs = engine->max_num_seqs;
-    part.max_num_batched_tokens = engine->max_num_batched_tokens;
+    const std::int64_t count = found.parts[i].count;
+    ServingPart part = serving_part(found.parts[i]);
     if (deployment != nullptr) {
       part.enable_prefix_caching =
           deployment->deployment.replicas[replica].engine.enable_prefix_caching;
@@ -255,37 +218,10 @@ ServingRow row_of(ServingSearch& search, const FoundDeployment& found) {
   return row;
 }
 
-/// The least that stands in the way: of memory the engine that lacks the fewest bytes, of other
-/// causes the first that was met.
-const Refusal* nearest(const std::vector<Refusal>& refusals, Cause cause) {
-  const Refusal* best = nullptr;
-  for (const Refusal& each : refusals) {
-    if (each.cause != cause || each.nobody_asked) continue;
-    if (best == nullptr || (each.missing_bytes && *each.missing_bytes < *best->missing_bytes)) {
-      best = &each;
-    }
-  }
-  return best;
-}
-
 /// Why there is nothing to list: a line for each kind of reason.
 std::string why_none(const ServingSearch& search) {
-  std::string lines = "no deployment on this cluster keeps to the SLO";
-  for (const Cause cause :
-       {Cause::memory, Cause::latency, Cause::quality, Cause::kernels, Cause::devices}) {
-    const Refusal* one = nearest(search.refusals, cause);
-    if (one == nullptr) continue;
-    std::set<std::string> engines;
-    for (const Refusal& each : search.refusals) {
-      if (each.cause == cause && !each.nobody_asked) engines.insert(each.engine);
-    }
-    const std::string what =
-        one->missing_bytes ? fmt::format("lacks {} on a device", format_bytes(*one->missing_bytes))
-                           : one->reason;
-    lines += fmt::format("\n  {}: {}{}: {}", name_of(cause), one->engine,
-                         engines.size() > 1 ? fmt::format(" and {} more", engines.size() - 1) : "",
-                         what);
-  }
+  std::string lines =
+      "no deployment on this cluster keeps to the SLO" + refusal_lines(search.refusals);
   if (search.obstructed) {
     lines += "\n  --runtime tessera (runtime = \"tessera\") is not bound to what vLLM can launch";
   }
@@ -293,6 +229,25 @@ std::string why_none(const ServingSearch& search) {
 }
 
 }  // namespace
+
+ServingPart serving_part(const DeploymentPart& of) {
+  const PricedConfiguration& engine = *of.engine;
+  ServingPart part;
+  part.role = of.role;
+  part.share = of.share;
+  part.device = engine.type->name;
+  part.engines = of.count;
+  part.tensor_parallel = engine.tensor_parallel;
+  part.expert_parallel = engine.split.expert_parallel;
+  part.attention_data_parallel = engine.split.attention_data_parallel;
+  part.pipeline_parallel = engine.pipeline_parallel;
+  part.stage_layers = engine.stage_layers;
+  part.bitwidth = engine.bitwidth;
+  part.kv_bitwidth = engine.kv_bitwidth;
+  part.max_num_seqs = engine.max_num_seqs;
+  part.max_num_batched_tokens = engine.max_num_batched_tokens;
+  return part;
+}
 
 std::vector<std::vector<PricedPtr>> alike_engines(const ServingSearch& search,
                                                   const std::vector<BestOfType>& types,

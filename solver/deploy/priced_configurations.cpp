@@ -193,7 +193,7 @@ void add_stages(ServingSearch& search, Configuration shape, std::vector<Priced>&
 }
 
 /// As given, else powers of two up to the widest node.
-std::vector<std::int64_t> degrees_of(const ServingRequest& request, const DeviceType& type) {
+std::vector<std::int64_t> degrees_of(const ServingRequest& request, const TypeDevices& type) {
   if (request.tensor_parallel) return *request.tensor_parallel;
   std::vector<std::int64_t> degrees;
   for (std::int64_t degree = 1; degree <= type.widest(); degree *= 2) degrees.push_back(degree);
@@ -243,7 +243,7 @@ std::vector<cost::GroupSplit> splits_of(const ServingRequest& request, std::int6
 
 /// Every degree, split, bitwidth and KV cache on devices of a type.
 template <class Visit>
-void for_each_shape(ServingSearch& search, const std::shared_ptr<const DeviceType>& type,
+void for_each_shape(ServingSearch& search, const std::shared_ptr<const TypeDevices>& type,
                     const Visit& visit) {
   Configuration shape{.type = type};
   for (const std::int64_t degree : degrees_of(search.request(), *type)) {
@@ -338,7 +338,7 @@ void add_cut(ServingSearch& search, Configuration shape, std::vector<Priced>& li
   }
 }
 
-void add_unlike(ServingSearch& search, const std::shared_ptr<const DeviceType>& types,
+void add_unlike(ServingSearch& search, const std::shared_ptr<const TypeDevices>& types,
                 std::vector<Priced>& list) {
   for_each_shape(search, types, [&](const Configuration& shape) {
     const ServingRequest& request = search.request();
@@ -352,7 +352,7 @@ void add_unlike(ServingSearch& search, const std::shared_ptr<const DeviceType>& 
 }  // namespace
 
 std::vector<Priced> priced_configurations(ServingSearch& search,
-                                          const std::shared_ptr<const DeviceType>& type) {
+                                          const std::shared_ptr<const TypeDevices>& type) {
   std::vector<Priced> list;
   for_each_shape(search, type,
                  [&](const Configuration& shape) { add_stages(search, shape, list); });
@@ -418,6 +418,27 @@ Refusal simulate_alone(ServingSearch& search, const Priced& engine, double least
                                                                   .tolerance = 0.06}));
   c.rate_per_s = c.found->rate_per_s;
   return {c.name(), Cause::latency, c.found->limited_by};
+}
+
+Priced holding(ServingSearch& search, Priced c) {
+  while (c->rate_per_s <= 0) {
+    const Priced other = with_fewer_tokens(search, *c, serving::Role::mixed);
+    if (other == nullptr) break;
+    simulate_alone(search, other);
+    c = other;
+  }
+  return c;
+}
+
+Priced tuned(ServingSearch& search, Priced c, double bar_per_s) {
+  while (const Priced other = with_fewer_tokens(search, *c, serving::Role::mixed)) {
+    const bool is_usual = other->max_num_batched_tokens >= kUsualTokens;
+    simulate_alone(search, other,
+                   std::max(bar_per_s, c->rate_per_s * (is_usual ? kBetterBy : kWorthIt)));
+    if (other->rate_per_s <= 0) break;
+    c = other;
+  }
+  return c;
 }
 
 }  // namespace tessera::solver

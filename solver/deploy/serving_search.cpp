@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "tessera/core/cluster_part.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
+#include "tessera/core/units.h"
 
 namespace tessera::solver {
 namespace {
@@ -30,7 +32,40 @@ void scale_shares(std::vector<DeploymentPart>& parts) {
   }
 }
 
+/// The least that stands in the way: of memory the engine that lacks the fewest bytes, of other
+/// causes the first that was met.
+const Refusal* nearest(const std::vector<Refusal>& refusals, Cause cause) {
+  const Refusal* best = nullptr;
+  for (const Refusal& each : refusals) {
+    if (each.cause != cause || each.nobody_asked) continue;
+    if (best == nullptr || (each.missing_bytes && *each.missing_bytes < *best->missing_bytes)) {
+      best = &each;
+    }
+  }
+  return best;
+}
+
 }  // namespace
+
+std::string refusal_lines(const std::vector<Refusal>& refusals) {
+  std::string lines;
+  for (const Cause cause :
+       {Cause::memory, Cause::latency, Cause::quality, Cause::kernels, Cause::devices}) {
+    const Refusal* one = nearest(refusals, cause);
+    if (one == nullptr) continue;
+    std::set<std::string> engines;
+    for (const Refusal& each : refusals) {
+      if (each.cause == cause && !each.nobody_asked) engines.insert(each.engine);
+    }
+    const std::string what =
+        one->missing_bytes ? fmt::format("lacks {} on a device", format_bytes(*one->missing_bytes))
+                           : one->reason;
+    lines += fmt::format("\n  {}: {}{}: {}", name_of(cause), one->engine,
+                         engines.size() > 1 ? fmt::format(" and {} more", engines.size() - 1) : "",
+                         what);
+  }
+  return lines;
+}
 
 bool has_unlike(const std::vector<DeploymentPart>& parts) {
   return std::any_of(parts.begin(), parts.end(),

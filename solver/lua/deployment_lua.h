@@ -7,6 +7,7 @@
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/object.h"
 #include "tessera/solver/deploy/assemble.h"
+#include "tessera/solver/deploy/plan_serving.h"
 
 /// Deployments as scripts see them: plans, or costs without a model, with engines and a router.
 namespace tessera::solver_lua {
@@ -45,6 +46,10 @@ void register_capacity(lua_State* L);
 // ts.plan_serving(options): rows, and what was found.
 const OptionTable& plan_serving_options();
 int plan_serving(lua_State* L);
+/// All of a request but its cluster, router and poll.
+void read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingRequest& request);
+/// Pushes a part with `engine`: the one that was given, or the options with its limits.
+void push_part(lua_State* L, const lua_kit::Options& options, const solver::ServingPart& part);
 /// What may be lost where nothing is said of quality, as `quality` of ts.plan_serving.
 int default_quality(lua_State* L);
 /// server_request(model): { tokens =, cache_share = }, what a server has to take

@@ -62,21 +62,6 @@ solver::TrafficSource traffic_at(lua_State* L, int index, const std::string& pat
   return serving_lua::traffic_options_argument(L, index, path);
 }
 
-ServingRequest request_at(lua_State* L, const lua_kit::Options& options) {
-  ServingRequest request;
-  lua_kit::read_options(options, request);
-  options.read("model", core_lua::model_argument, request.model);
-  options.read("cluster", core_lua::cluster_argument, request.cluster);
-  options.read("traffic", traffic_at, request.traffic);
-  options.read("slo", serving_lua::slo_argument, request.slos);
-  options.read("quality", bound_at, request.quality);
-  options.read("engine", engine_at, request.engine);
-  read_router(options, request);
-  request.make_scheduler = serving_lua::scheduler_maker(L);
-  request.poll = [](std::int64_t) { check_time("ts.plan_serving"); };
-  return request;
-}
-
 /// What stands for the engine of a part: the one that was given, or the options with its limits.
 void push_engine(lua_State* L, const lua_kit::Options& options, const solver::ServingPart& part) {
   const bool given = options.push("engine");
@@ -97,14 +82,41 @@ void push_engine(lua_State* L, const lua_kit::Options& options, const solver::Se
   lua_remove(L, source);
 }
 
+}  // namespace
+
+void read_serving(lua_State* L, const lua_kit::Options& options, ServingRequest& request) {
+  lua_kit::read_options(options, request);
+  options.read("model", core_lua::model_argument, request.model);
+  options.read("traffic", traffic_at, request.traffic);
+  options.read("slo", serving_lua::slo_argument, request.slos);
+  options.read("quality", bound_at, request.quality);
+  options.read("engine", engine_at, request.engine);
+  request.make_scheduler = serving_lua::scheduler_maker(L);
+}
+
+void push_part(lua_State* L, const lua_kit::Options& options, const solver::ServingPart& part) {
+  lua_newtable(L);
+  lua_kit::set_fields(L, part);
+  push_engine(L, options, part);
+  lua_setfield(L, -2, "engine");
+}
+
+namespace {
+
+ServingRequest request_at(lua_State* L, const lua_kit::Options& options) {
+  ServingRequest request;
+  read_serving(L, options, request);
+  options.read("cluster", core_lua::cluster_argument, request.cluster);
+  read_router(options, request);
+  request.poll = [](std::int64_t) { check_time("ts.plan_serving"); };
+  return request;
+}
+
 void push_parts(lua_State* L, const lua_kit::Options& options,
                 const std::vector<solver::ServingPart>& parts) {
   lua_createtable(L, static_cast<int>(parts.size()), 0);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    lua_newtable(L);
-    lua_kit::set_fields(L, parts[i]);
-    push_engine(L, options, parts[i]);
-    lua_setfield(L, -2, "engine");
+    push_part(L, options, parts[i]);
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
 }

@@ -11,7 +11,6 @@
 #include "case_name.h"
 #include "expect_error.h"
 #include "folder.h"
-#include "ilp/cbc.h"
 #include "ilp/formulation.h"
 #include "ilp/model_file.h"
 #include "random_cases.h"
@@ -20,6 +19,7 @@
 #include "tessera/solver/ilp/ilp_planner.h"
 #include "tessera/solver/ilp/model_dump.h"
 #include "tessera/solver/instance/planner.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver::constraint_test {
 namespace {

@@ -83,41 +83,56 @@ local function stream_of(given)
   return { prompt_tokens = prompt, output_tokens = output }
 end
 
---- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
-return function(plans, kind, folder, opt)
-  local row, asked = plans[opt.rank], parts_of.asked(plans)
+--- Writes the folder of a deployment. `asked`: model, cluster, engine, router, kernel_set; `row`: parts, engines;
+--- `devices`: of each part, into the cluster's; `opt`: version, checkpoint, unlike_engines, overwrite; `what` it is, with
+--- the stream that it is for where that has lengths.
+local function write(asked, row, devices, kind, folder, opt, what)
   if kind ~= "vllm" and kind ~= "json" then
-    core.refuse("plans:export.kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
+    core.refuse(what.path .. ".kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
   end
-  if type(folder) ~= "string" or folder == "" then core.refuse("plans:export.folder", "name a folder") end
+  if type(folder) ~= "string" or folder == "" then core.refuse(what.path .. ".folder", "name a folder") end
   local notes = notes_of(asked, row)
   if kind == "vllm" then
     opt.version, notes[#notes + 1] = vllm.version(opt.version or asked.engine.runtime_version)
   elseif opt.version then
-    core.refuse("plans:export.version", "only vllm has flags by version")
+    core.refuse(what.path .. ".version", "only vllm has flags by version")
   end
   local nodes, places = asked.cluster.nodes, {}
   for i, place in ipairs(asked.cluster:places()) do
     places[i] = { node = nodes[place.node_index + 1].name, gpu = place.gpu }
   end
-  local list, used = joined(asked, row, plans.found:devices(opt.rank), places)
+  local list, used = joined(asked, row, devices, places)
   local layout, why = layouts.join(list, asked.cluster.name, common.launched_router(asked.router))
   if not layout then return nil, why end
   local found = obstacles.of(layout, kind, opt.version)
   if found[1] then
-    return nil, core.why("unsupported", ("%s cannot run rank %d: %s. ts.plan_serving { runtime = \"%s\" } lists only "
-      .. "what it can"):format(kind, opt.rank, table.concat(found, "; "), kind))
+    return nil, core.why("unsupported", ("%s cannot run %s: %s. %s { runtime = \"%s\" } has only what it can"):format(
+      kind, what.name, table.concat(found, "; "), what.made_by, kind))
   end
   local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {},
-    stream = stream_of(plans.options) }
+    stream = what.stream }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
       places = part.places }
   end
-  opt.notes, opt.left_out = notes, left_out(asked.cluster, places, used)
+  opt.notes = notes
+  opt.left_out = what.whole_cluster and left_out(asked.cluster, places, used) or {}
   local written
   written, why = write_folder(layout, kind, folder, opt, manifest)
   if not written then return nil, why end
-  written.layout, written.rank, written.left_out = row.layout, opt.rank, opt.left_out
+  written.left_out = opt.left_out
   return written
 end
+
+--- Writes the folder of a list's row. `opt`: rank, version, checkpoint, unlike_engines, overwrite.
+local function of_list(plans, kind, folder, opt)
+  local row = plans[opt.rank]
+  local written, why = write(parts_of.asked(plans), row, plans.found:devices(opt.rank), kind, folder, opt,
+    { path = "plans:export", name = ("rank %d"):format(opt.rank), made_by = "ts.plan_serving", whole_cluster = true,
+      stream = stream_of(plans.options) })
+  if not written then return nil, why end
+  written.layout, written.rank = row.layout, opt.rank
+  return written
+end
+
+return { of_list = of_list, write = write }

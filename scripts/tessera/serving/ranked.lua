@@ -72,7 +72,7 @@ local function export_of(self, kind, folder, given)
   if not self[opt.rank] then
     core.refuse("plans:export.rank", ("%d; %d deployments are listed"):format(opt.rank, #self))
   end
-  return export(self, kind, folder, opt)
+  return export.of_list(self, kind, folder, opt)
 end
 
 local methods = { frontier = frontier, export = export_of }

@@ -9,10 +9,10 @@
 #include <limits>
 #include <stdexcept>
 
-#include "ilp/cbc.h"
 #include "random_instance.h"
 #include "small_instance.h"
 #include "tessera/solver/instance/planner.h"
+#include "tessera/solver/mip/cbc.h"
 #include "tessera/solver/moves/assign_bits.h"
 
 namespace tessera::solver::ilp_planner_test {

@@ -35,6 +35,15 @@ struct EngineBounds {
 EngineBounds bounds_of(const serving::Replica& engine, const MeanLengths& lengths,
                        const StepLimits& limits);
 
+/// The most that an engine sustains whose running requests decode in every step, as vLLM's do, by
+/// the prices of its steps. While a batch decodes its steps take the limit on TPOT on average at
+/// most, prompts among them, which bounds what is read of prompts beside it; over time the engine
+/// does a mixture of what it can do beside each batch. Tighter than `EngineBounds::rate_per_s`
+/// where prompts take most of a limit on TPOT. Requests that find each other's tokens in a prefix
+/// cache may pass it.
+double mixed_rate_per_s(const serving::Replica& engine, const MeanLengths& lengths,
+                        const StepLimits& limits);
+
 /// About what an engine sustains: the largest rate up to `bound` whose steady state has room and
 /// keeps to the limit on TPOT.
 struct SteadyRate {

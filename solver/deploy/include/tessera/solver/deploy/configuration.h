@@ -18,7 +18,7 @@ namespace tessera::solver {
 inline constexpr std::int64_t kUsualTokens = 2048;
 
 /// The devices of a cluster that are of one type, or of several for engines over them.
-struct DeviceType {
+struct TypeDevices {
   std::string name;  ///< "A100-40G+T4-16G" of several
   std::vector<std::string> types;
   std::int64_t count = 0;
@@ -29,18 +29,18 @@ struct DeviceType {
   std::int64_t usual_tokens = kUsualTokens;  ///< of a step on this one
 };
 
-using DeviceTypes = std::vector<std::shared_ptr<const DeviceType>>;
+using DeviceTypes = std::vector<std::shared_ptr<const TypeDevices>>;
 
 /// In the order in which they appear.
 DeviceTypes device_types(const Cluster& cluster);
 
 /// Several as one. A device costs what they do on average.
-std::shared_ptr<const DeviceType> joined(const DeviceTypes& types);
+std::shared_ptr<const TypeDevices> joined(const DeviceTypes& types);
 
 /// An engine that may be. A plain value: whoever looks for deployments prices, compares and counts
 /// these, whatever the objective.
 struct Configuration {
-  std::shared_ptr<const DeviceType> type;
+  std::shared_ptr<const TypeDevices> type;
   std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
   cost::GroupSplit split = {};
   /// Of each stage, where devices are unlike; empty: as vLLM spreads them.

@@ -30,6 +30,9 @@ struct ServingPart {
   std::vector<std::int64_t> devices;  ///< into the cluster's
 };
 
+/// What a row says of a part, but for its devices and its prefix cache.
+ServingPart serving_part(const DeploymentPart& of);
+
 /// A deployment that serves the traffic within the SLO.
 struct ServingRow {
   std::int64_t rank = 0;

@@ -14,7 +14,7 @@ namespace tessera::solver {
 /// refusals; what no prompt or token alone is fast enough on is here all the same, for pools of the
 /// other role.
 std::vector<std::shared_ptr<PricedConfiguration>> priced_configurations(
-    ServingSearch& search, const std::shared_ptr<const DeviceType>& type);
+    ServingSearch& search, const std::shared_ptr<const TypeDevices>& type);
 
 /// The same of engines over devices of several types, where the request wants them: pipelines over
 /// all groups of a degree of two of the types, or of all of them, in the order of the cluster, or
@@ -38,5 +38,15 @@ std::shared_ptr<PricedConfiguration> with_fewer_tokens(const ServingSearch& sear
 Refusal simulate_alone(ServingSearch& search,
                        const std::shared_ptr<PricedConfiguration>& configuration,
                        double least_per_s = 0);
+
+/// What was simulated, or where it holds no rate, with as few tokens of a step as hold one.
+std::shared_ptr<PricedConfiguration> holding(ServingSearch& search,
+                                             std::shared_ptr<PricedConfiguration> configuration);
+
+/// The configuration with fewer tokens of a step where that is worth it: what is below any server's
+/// usual number has to be. @param bar_per_s what it has to sustain as well
+std::shared_ptr<PricedConfiguration> tuned(ServingSearch& search,
+                                           std::shared_ptr<PricedConfiguration> configuration,
+                                           double bar_per_s = 0);
 
 }  // namespace tessera::solver

@@ -83,6 +83,10 @@ struct Refusal {
   bool nobody_asked = false;                 ///< a KV cache of fewer bits than 16 by default
 };
 
+/// A line for each cause, with what came nearest: of memory the engine that lacks the fewest bytes,
+/// of others the first that was met.
+std::string refusal_lines(const std::vector<Refusal>& refusals);
+
 /// Rates are known to so much of themselves: between the one that held and the one that was too
 /// much.
 inline constexpr double kKnownTo = 0.07;
