@@ -63,7 +63,8 @@ local later = {
   replay = { "tessera.serving", "replay" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
-  plan_fleet = { "tessera.solver", "solve_fleet" },
+  plan_fleet = "tessera.fleets.plan",
+  check = "tessera.fleets.check",
   schemes = { "tessera.configurations.schemes", "list" },
   configurations = "tessera.configurations.space",
   fingerprint = "tessera.configurations.fingerprint",
@@ -86,7 +87,6 @@ local ts = {
   register_planner = registry.register_planner,
   register_heuristic = registry.register_heuristic,
   load_plan = solver.load_plan,
-  check = solver.check,
   simulate = solver.simulate,
 }
 
@@ -94,6 +94,7 @@ local function load_all()
   for name in pairs(later) do local _ = ts[name] end
   require "tessera.models.plan_quality" -- the card of plan:quality
   require "tessera.launch" -- the card of plan:export
+  for _, part in ipairs { "serve", "export", "deployment" } do require("tessera.fleets." .. part) end
 end
 
 -- Whoever asks for help wants every card.

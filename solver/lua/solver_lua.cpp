@@ -4,6 +4,7 @@
 
 #include "deployment_lua.h"
 #include "fleet_lua.h"
+#include "plan_fleet_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -50,6 +51,7 @@ void register_solver(lua_State* L) {
   register_capacity(L);
   register_plan_serving(L);
   register_fleet(L);
+  register_plan_fleet(L);
   lua_kit::register_module(L, "tessera.solver",
                            {{"problem", lua_kit::guarded<new_problem>},
                             {"plan", lua_kit::guarded<plan>},
@@ -87,6 +89,7 @@ void register_solver(lua_State* L) {
                             {"serve", lua_kit::guarded<serve>},
                             {"max_rate", lua_kit::guarded<max_rate>},
                             {"plan_serving", lua_kit::guarded<plan_serving>},
+                            {"price_fleet", lua_kit::guarded<price_fleet>},
                             {"default_quality", lua_kit::guarded<default_quality>},
                             {"server_request", lua_kit::guarded<server_request>},
                             {"latency_limits", lua_kit::guarded<latency_limits>},

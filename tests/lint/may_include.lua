@@ -77,10 +77,14 @@ return {
     "solver/planning", "solver/serving",
   },
   ["engine/lm/lua"] = { "engine/chat" },
+  ["solver/fleet_pricing"] = {
+    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
+    "solver/planning", "solver/serving", "solver/deploy", "solver/fleet",
+  },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",
     "solver/instance", "solver/problem", "solver/offload", "solver/plan", "solver/moves", "solver/exact",
     "solver/ilp", "solver/heuristic", "solver/replan", "solver/planning", "solver/serving",
-    "solver/deploy", "solver/fleet",
+    "solver/deploy", "solver/fleet", "solver/fleet_pricing",
   },
 }

@@ -93,12 +93,35 @@ local function show(fleet)
   terminal.say(table.concat(lines))
 end
 
+-- What a script returns: options of ts.plan_fleet, flags before them.
+local function described(path, flags)
+  local asked = host.load_script(path)()
+  if type(asked) ~= "table" then
+    core.raise("usage", ("%s returned a %s, no options of ts.plan_fleet: { cluster =, models = }"):format(
+      path, type(asked)), "tessera fleet")
+  end
+  for name, value in pairs(flags) do asked[name] = value end
+  return asked
+end
+
+local function planned_by_models(given, flags)
+  local asked = described(given.names[1], flags)
+  local fleet, why = ts.plan_fleet(asked)
+  fleet = fleet or why.best
+  if not fleet then return nil, why end
+  if given.save then fleet:save(given.save) end
+  if host.json then host.set_result(fleet.abstract:to_table()) else terminal.say(fleet:explain() .. "\n") end
+  return why and 130 or 0
+end
+
 --- @param given table the flags; names: the file
 function M.main(given)
   if #given.names ~= 1 then
-    core.raise("usage", "name a file of format tessera-fleet-1: tessera fleet fleet.json", "tessera fleet")
+    core.raise("usage", "name a file of format tessera-fleet-1, or a script that returns options of ts.plan_fleet: "
+      .. "tessera fleet fleet.json", "tessera fleet")
   end
   local asked = tables.of_flags(given, "ts.plan_fleet")
+  if given.names[1]:find "%.lua$" then return planned_by_models(given, asked) end
   asked.instance, asked.start = given.names[1], given.from and ts.load_plan(given.from) or nil
   local draw, erase = new_bar()
   if draw then

@@ -1,4 +1,4 @@
--- ts.serve(deployment, traffic, options): simulated, or with `real` by a model that runs.
+-- ts.serve(deployment, traffic, options): simulated, or with `real` by a model that runs; of a fleet all its models.
 
 local core = require "tessera.core"
 local host = require "tessera.host"
@@ -26,6 +26,9 @@ local function model_of(given)
 end
 
 return function(deployment, traffic, options)
+  if require("tessera.fleets.fleet").is(deployment) then
+    return require "tessera.fleets.serve"(deployment, traffic, options)
+  end
   local real = type(options) == "table" and options.real
   if not real then
     if type(options) == "table" and options.clock ~= nil then

@@ -10,9 +10,9 @@ core.document {
   doc = "Writes a picture: of a plan its pipeline, with layers by bitwidth, memory by component and stage times, "
     .. "replicas below one another; of a served run what waited and ran, used blocks of all, tokens per second and the "
     .. "latencies of requests beside their limits, over time; "
-    .. "of a run of ts.simulate which stage and link was busy when.",
-  parameters = { { "thing", "tessera.Plan|tessera.Served|tessera.Run",
-    "Any plan, or what ts.serve or ts.simulate gave" },
+    .. "of a run of ts.simulate which stage and link was busy when; of a fleet a map of its nodes.",
+  parameters = { { "thing", "tessera.Plan|tessera.Served|tessera.Run|tessera.Fleet",
+    "Any plan, or what ts.serve, ts.simulate or ts.plan_fleet gave" },
     { "path", "string", "File to write: PNG or PDF where it ends in .png or .pdf (made by rsvg-convert), else SVG" } },
 }
 
@@ -22,6 +22,7 @@ end
 
 local function drawn(thing)
   local kind = getmetatable(thing)
+  if require("tessera.fleets.fleet").is(thing) then return require("tessera.desk.picture.fleet").draw(thing) end
   if kind == "tessera.Served" then
     local served = require "tessera.desk.picture.served"
     local run = served.data(thing)

@@ -1,0 +1,58 @@
+-- The replicas of a model as pools of engines, on the devices that they have in the fleet.
+
+local core = require "tessera.core"
+
+local M = {}
+
+--- What the fleet was asked of a model, by its name.
+function M.asked(fleet, name, where)
+  for _, model in ipairs(fleet.options.models) do
+    if model.name == name then return model end
+  end
+  core.refuse(where, ("no model of the fleet is called '%s'"):format(tostring(name)))
+end
+
+--- The rows of fleet.replicas that run a model.
+function M.rows(fleet, name)
+  local rows = {}
+  for _, replica in ipairs(fleet.replicas) do
+    if replica.model == name then rows[#rows + 1] = replica end
+  end
+  return rows
+end
+
+--- Devices of all replicas of a row in the order of the cluster.
+function M.devices(row)
+  local list = {}
+  for _, own in ipairs(row.devices) do
+    for _, device in ipairs(own) do list[#list + 1] = device end
+  end
+  table.sort(list)
+  return list
+end
+
+-- Shares of routers count from 1 to 100.
+local function shares_of(rows)
+  local most, shares = 0, {}
+  for _, row in ipairs(rows) do most = math.max(most, row.part.share) end
+  for i, row in ipairs(rows) do shares[i] = math.max(1, math.floor(100 * row.part.share / most + 0.5)) end
+  return shares
+end
+
+--- A pool of ts.deployment for each row.
+function M.of(fleet, name, asked)
+  local rows, pools = M.rows(fleet, name), {}
+  local shares = shares_of(rows)
+  for i, row in ipairs(rows) do
+    local part = row.part
+    pools[i] = { role = "mixed", model = asked.model, cluster = fleet.cluster:part(M.devices(row)),
+      tensor_parallel = part.tensor_parallel, pipeline_parallel = part.pipeline_parallel,
+      expert_parallel = part.expert_parallel, attention_data_parallel = part.attention_data_parallel,
+      stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = row.count,
+      bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
+      kernel_set = asked.kernel_set, share = shares[i] }
+  end
+  return pools, rows
+end
+
+return M

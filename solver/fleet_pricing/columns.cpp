@@ -1,0 +1,198 @@
+#include "tessera/solver/fleet_pricing/columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "tessera/core/cluster.h"
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/solver/deploy/plan_serving.h"
+
+namespace tessera::solver {
+namespace {
+
+// Whole nodes that a replica is tried on where none of its kind holds the model, and no stages are
+// asked for.
+constexpr std::int64_t kWholeNodes[] = {2, 3, 4, 6, 8, 12, 16};
+
+bool is_held(const std::vector<std::string>& allowed, const TypeDevices& type) {
+  if (allowed.empty()) return true;
+  return std::all_of(type.types.begin(), type.types.end(), [&](const std::string& name) {
+    return std::find(allowed.begin(), allowed.end(), name) != allowed.end();
+  });
+}
+
+bool is_of_one_type(const Cluster& node) {
+  const std::string& first = node.devices.front().device.name;
+  return std::all_of(node.devices.begin(), node.devices.end(),
+                     [&](const ClusterDevice& slot) { return slot.device.name == first; });
+}
+
+/// What no run of the configuration passes, with fewer tokens of a step neither.
+double bound_of(const ServingSearch& search, const PricedConfiguration& c) {
+  const double bound = c.bounds.rate_per_s;
+  if (search.traffic()->shares()) return kFiniteRun * bound;
+  const StepLimits limits{c.max_num_seqs, c.max_num_batched_tokens, search.tpot_limit_s()};
+  const serving::Replica& engine = c.one->deployment.replicas.front();
+  return kFiniteRun * std::min(bound, mixed_rate_per_s(engine, search.lengths(), limits));
+}
+
+}  // namespace
+
+/// The search of a model's configurations on a kind of node, and the request that it refers to.
+struct FleetColumns::Search {
+  Search(ServingRequest asked, const DataFolders& folders, const std::string& path)
+      : request(std::move(asked)), search(request, folders, path) {}
+  const ServingRequest request;
+  ServingSearch search;
+};
+
+/// What a model may run as on nodes of a class, or of another that is alike.
+struct FleetColumns::Kind {
+  std::size_t model = 0;
+  std::shared_ptr<const Cluster> node;
+  std::string signature;
+  std::int64_t count = 0;  ///< of nodes that were looked at
+  struct Fit {
+    std::size_t engine = 0;
+    std::int64_t nodes = 1;
+    std::vector<std::int64_t> devices = {};
+  };
+  std::vector<Fit> fits;
+};
+
+FleetColumns::~FleetColumns() = default;
+
+FleetColumns::FleetColumns(std::vector<NamedModel> models, const std::vector<NodeKind>& classes,
+                           const DataFolders& folders, const std::string& path)
+    : models_(std::move(models)), folders_(folders), path_(path) {
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    for (std::string& name : models_[m].devices) {
+      name = find_device(name, folders, fmt::format("{}[{}].devices", path, m + 1)).name;
+    }
+  }
+  demand_per_s_.resize(models_.size());
+  refusals_.resize(models_.size());
+  notes_.resize(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) add_model(m, classes);
+}
+
+void FleetColumns::add_model(std::size_t model, const std::vector<NodeKind>& classes) {
+  const std::size_t before = columns_.size();
+  const auto add_columns = [&] {
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      for (const Kind::Fit& fit : kind_of(model, classes[c]).fits) {
+        if (fit.nodes > classes[c].count) continue;
+        columns_.push_back({model, c, fit.nodes, fit.devices, fit.engine});
+      }
+    }
+  };
+  ServingRequest& asked = models_[model].serving;
+  const bool is_free = !asked.quality.is_set() && !asked.bitwidths;
+  if (is_free) asked.quality = kDefaultQuality;
+  add_columns();
+  if (!is_free || columns_.size() > before) return;
+  // As ts.plan_serving: where nothing keeps to the default bound, fewer bits are better than none.
+  asked.quality = {};
+  asked.bitwidths = asked.candidate_bitwidths();
+  refusals_[model].clear();
+  std::erase_if(kinds_, [&](const auto& kind) { return kind->model == model; });
+  add_columns();
+  if (columns_.size() > before) {
+    notes_[model] = fmt::format(
+        "nothing that keeps to the SLO fits with a predicted rise of perplexity of at most {:g} %: "
+        "fewer bits are in use",
+        100 * *kDefaultQuality.max_perplexity_increase);
+  }
+}
+
+const FleetColumns::Kind& FleetColumns::kind_of(std::size_t model, const NodeKind& its) {
+  std::string signature = to_json(*its.node).dump();
+  for (const auto& known : kinds_) {
+    const bool is_wide_enough = known->count >= its.count || !known->fits.empty();
+    if (known->model == model && is_wide_enough && known->signature == signature) return *known;
+  }
+  Kind& kind = *kinds_.emplace_back(std::make_unique<Kind>());
+  kind.model = model;
+  kind.node = its.node;
+  kind.signature = std::move(signature);
+  kind.count = its.count;
+  ServingRequest request = models_[model].serving;
+  request.unlike_devices = request.unlike_devices && !is_of_one_type(*its.node);
+  add_kind(model, request, its, 1, kind);
+  if (!kind.fits.empty() || its.count < 2 || !is_of_one_type(*its.node)) return kind;
+  const std::int64_t devices = its.num_devices();
+  std::vector<std::int64_t> counts(std::begin(kWholeNodes), std::end(kWholeNodes));
+  if (request.pipeline_parallel) counts = *request.pipeline_parallel;
+  request.tensor_parallel = {devices};
+  for (const std::int64_t count : counts) {
+    if (count < 2 || count > its.count) continue;
+    request.pipeline_parallel = {count};
+    add_kind(model, request, its, count, kind);
+    if (!kind.fits.empty() && !models_[model].serving.pipeline_parallel) break;
+  }
+  return kind;
+}
+
+void FleetColumns::add_kind(std::size_t model, const ServingRequest& request, const NodeKind& its,
+                            std::int64_t nodes, Kind& kind) {
+  ServingRequest own = request;
+  own.cluster = std::make_shared<const Cluster>(copies_of(*its.node, nodes));
+  const std::string path = fmt::format("{}[{}]", path_, model + 1);
+  auto held = std::make_unique<Search>(std::move(own), folders_, path);
+  ServingSearch& search = held->search;
+  if (!search.traffic()->rate_per_s()) refuse(path + ".traffic", "give its rate_per_s: the demand");
+  demand_per_s_[model] = *search.traffic()->rate_per_s();
+  const auto add = [&](const std::vector<std::shared_ptr<PricedConfiguration>>& list) {
+    for (const auto& priced : list) {
+      if (!priced->may_prefill || !priced->may_decode || priced->bounds.rate_per_s <= 0) continue;
+      Kind::Fit fit{.engine = engines_.size(), .nodes = nodes};
+      fit.devices.assign(its.node->devices.size(), nodes > 1 ? 1 : 0);
+      if (nodes == 1) {
+        const auto placed = search.place({{priced, 1}});
+        for (const std::size_t device : placed->front()) fit.devices[device] = 1;
+      }
+      engines_.push_back(
+          {.search = searches_.size(), .priced = priced, .bound_per_s = bound_of(search, *priced)});
+      kind.fits.push_back(std::move(fit));
+    }
+  };
+  const std::vector<std::string>& allowed = models_[model].devices;
+  for (const auto& type : search.types()) {
+    if (is_held(allowed, *type)) add(priced_configurations(search, type));
+  }
+  auto unlike = unlike_configurations(search);
+  std::erase_if(unlike, [&](const auto& each) { return !is_held(allowed, *each->type); });
+  add(unlike);
+  auto& refusals = refusals_[model];
+  std::move(search.refusals.begin(), search.refusals.end(), std::back_inserter(refusals));
+  search.refusals.clear();
+  searches_.push_back(std::move(held));
+}
+
+std::string FleetColumns::why_none(std::size_t model) const {
+  return refusal_lines(refusals_[model]);
+}
+
+bool FleetColumns::simulate(std::size_t column) {
+  FleetEngine& engine = engines_[columns_[column].engine];
+  if (engine.is_known) return false;
+  ServingSearch& search = searches_[engine.search]->search;
+  ++num_simulated_;
+  Refusal limited_by = simulate_alone(search, engine.priced);
+  auto found = holding(search, engine.priced);
+  if (found->rate_per_s > 0) found = tuned(search, std::move(found));
+  engine.priced = std::move(found);
+  // A run that ends may hold more for its short time than an engine does for ever.
+  engine.rate_per_s = std::min(engine.priced->rate_per_s, engine.bound_per_s);
+  engine.limited_by =
+      engine.priced->found ? engine.priced->found->limited_by : std::move(limited_by.reason);
+  engine.is_known = true;
+  return true;
+}
+
+}  // namespace tessera::solver

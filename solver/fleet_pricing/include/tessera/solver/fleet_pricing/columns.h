@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/core/files.h"
+#include "tessera/solver/deploy/priced_configurations.h"
+#include "tessera/solver/fleet_pricing/named_model.h"
+#include "tessera/solver/fleet_pricing/node_kind.h"
+
+/// Kinds of replicas of a fleet's models, with what each sustains at most, and where somebody
+/// asked, what it does sustain.
+namespace tessera::solver {
+
+/// Engines of a model on devices of a node, or on whole nodes.
+struct FleetColumn {
+  std::size_t model = 0, node_class = 0;
+  std::int64_t nodes = 1;             ///< more than one: whole ones
+  std::vector<std::int64_t> devices;  ///< [device of the class's node] 1 where one of it is taken
+  std::size_t engine = 0;             ///< columns of alike nodes have the same
+};
+
+/// A configuration on a kind of node.
+struct FleetEngine {
+  std::size_t search = 0;
+  std::shared_ptr<PricedConfiguration> priced;
+  double bound_per_s = 0;       ///< that no run of it passes
+  bool is_known = false;        ///< simulated; then it sustains
+  double rate_per_s = 0;        ///< within the SLO
+  std::string limited_by = {};  ///< what breaks above
+
+  /// What it sustains where that is known, else at most.
+  double most_per_s() const { return is_known ? rate_per_s : bound_per_s; }
+};
+
+class FleetColumns {
+ public:
+  /// Prices the steps of every configuration of each model on each class: nothing is simulated.
+  /// @param models their requests' `poll` may throw @throws Error{invalid_argument} as
+  /// ServingSearch, naming models by `path`
+  FleetColumns(std::vector<NamedModel> models, const std::vector<NodeKind>& classes,
+               const DataFolders& folders, const std::string& path);
+  ~FleetColumns();
+
+  const std::vector<NamedModel>& models() const { return models_; }
+  const std::vector<FleetColumn>& columns() const { return columns_; }
+  const FleetEngine& engine_of(const FleetColumn& column) const { return engines_[column.engine]; }
+  std::size_t num_engines() const { return engines_.size(); }
+  double demand_per_s(std::size_t model) const { return demand_per_s_[model]; }
+  std::int64_t num_simulated() const { return num_simulated_; }
+  /// Why nothing holds a model, or keeps to its SLO: the nearest of what was refused; of each cause
+  /// a line.
+  std::string why_none(std::size_t model) const;
+  /// What was given up for it: the default bound on quality; empty where nothing was.
+  const std::string& note(std::size_t model) const { return notes_[model]; }
+
+  /// Finds what the engine of a column sustains, where that is not known. Says whether it was not.
+  bool simulate(std::size_t column);
+
+ private:
+  struct Search;
+  struct Kind;
+  const Kind& kind_of(std::size_t model, const NodeKind& its);
+  void add_kind(std::size_t model, const ServingRequest& request, const NodeKind& its,
+                std::int64_t nodes, Kind& kind);
+  void add_model(std::size_t model, const std::vector<NodeKind>& classes);
+
+  std::vector<NamedModel> models_;
+  const DataFolders& folders_;
+  std::string path_;
+  std::vector<double> demand_per_s_;
+  std::vector<std::unique_ptr<Search>> searches_;
+  std::vector<std::unique_ptr<Kind>> kinds_;
+  std::vector<FleetEngine> engines_;
+  std::vector<FleetColumn> columns_;
+  std::vector<std::vector<Refusal>> refusals_;  ///< [model]
+  std::vector<std::string> notes_;
+  std::int64_t num_simulated_ = 0;
+};
+
+}  // namespace tessera::solver

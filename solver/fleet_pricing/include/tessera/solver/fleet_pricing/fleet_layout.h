@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tessera/core/cluster.h"
+#include "tessera/solver/fleet_pricing/plan_fleet.h"
+
+namespace tessera::solver {
+
+/// A placement on devices that have numbers.
+struct FleetLayout {
+  Cluster cluster;                  ///< the nodes that run anything
+  std::vector<std::int64_t> nodes;  ///< [node of it] its number in the fleet
+  /// [replica] devices of the cluster, in its order.
+  std::vector<std::vector<std::size_t>> devices;
+};
+
+/// Gives every replica its devices: on each node the largest first, so that those whose sizes are
+/// powers of two start at multiples of them.
+/// @throws Error{internal} where a node has not what is placed on it
+FleetLayout layout_of(const PricedFleet& fleet);
+
+/// Name of a node of the fleet by its number.
+std::string node_name(const PricedFleet& fleet, std::int64_t node);
+
+}  // namespace tessera::solver

@@ -1,0 +1,328 @@
+#include "tessera/solver/fleet_pricing/plan_fleet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tessera/core/error.h"
+#include "tessera/solver/fleet/master.h"
+
+namespace tessera::solver {
+namespace {
+
+// What the search of a placement among what is known may still take once the time is up.
+constexpr double kLastWord_s = 0.4;
+// Of the time that is left, what a round of the master may take, and one that nothing new may come
+// after.
+constexpr double kShareOfRound = 0.1, kShareOfLast = 0.9;
+
+/// Ends what is under way in a search of configurations, whatever that catches.
+struct Stopped {};
+
+class Clock {
+ public:
+  Clock(double limit_s, std::function<bool()> should_stop)
+      : limit_s_(limit_s), should_stop_(std::move(should_stop)) {}
+
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  double left_s() const { return std::max(0.0, limit_s_ - elapsed_s()); }
+  /// Whether somebody wants it to end.
+  bool is_interrupted() {
+    interrupted_ = interrupted_ || (should_stop_ && should_stop_());
+    return interrupted_;
+  }
+  /// @throws Stopped
+  void poll() {
+    if (is_interrupted() || left_s() <= 0) throw Stopped{};
+  }
+  FleetStatus status() const {
+    return interrupted_ ? FleetStatus::interrupted : FleetStatus::time_limit;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double limit_s_;
+  std::function<bool()> should_stop_;
+  bool interrupted_ = false;
+};
+
+/// Of each class's devices, the name that its type has in the instance.
+using TypeNames = std::vector<std::vector<std::string>>;
+
+/// Devices of one name cost the same in an instance: those that cost something else in another
+/// class are a type of that class.
+TypeNames add_nodes(const std::vector<NodeKind>& nodes, FleetInstance& instance) {
+  std::map<std::string, double> prices;
+  std::set<std::string> class_names;
+  TypeNames names;
+  for (const NodeKind& kind : nodes) {
+    NodeClass its;
+    its.name = kind.name;
+    for (int copy = 2; !class_names.insert(its.name).second; ++copy) {
+      its.name = fmt::format("{} ({})", kind.name, copy);
+    }
+    its.count = kind.count;
+    its.usd_per_h = kind.usd_per_h.value_or(0);
+    std::vector<std::string>& own = names.emplace_back();
+    for (std::size_t i = 0; i < kind.node->devices.size(); ++i) {
+      std::string type = kind.node->devices[i].device.name;
+      const double price = kind.device_usd_per_h(i).value_or(0);
+      const auto known = prices.find(type);
+      if (known != prices.end() && known->second != price) {
+        type += fmt::format(" of {}", its.name);
+      }
+      if (prices.try_emplace(type, price).second) instance.device_types.push_back({type, price});
+      ++its.devices[type];
+      own.push_back(std::move(type));
+    }
+    instance.node_classes.push_back(std::move(its));
+  }
+  return names;
+}
+
+void add_constraints(const FleetRequest& request, FleetInstance& instance) {
+  instance.constraints = request.constraints;
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    const NamedModel& model = request.models[m];
+    FleetConstraint own{.model = m, .min_nodes = model.min_nodes};
+    if (model.min_replicas > 0) own.min_replicas = model.min_replicas;
+    own.max_gpus = model.max_gpus;
+    if (own.min_nodes || own.min_replicas || own.max_gpus) instance.constraints.push_back(own);
+  }
+}
+
+FleetInstance instance_of(const FleetRequest& request, const FleetColumns& columns) {
+  FleetInstance instance;
+  instance.objective = request.objective;
+  instance.billing = request.billing;
+  instance.reserve_nodes = request.reserve_nodes;
+  instance.max_usd_per_h = request.max_usd_per_h;
+  const TypeNames types = add_nodes(request.nodes, instance);
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    const NamedModel& model = request.models[m];
+    instance.models.push_back({model.name, {columns.demand_per_s(m)}, model.weight});
+  }
+  for (const FleetColumn& each : columns.columns()) {
+    Column column;
+    column.model = each.model;
+    for (std::size_t i = 0; i < each.devices.size(); ++i) {
+      if (each.devices[i] > 0) ++column.devices[types[each.node_class][i]];
+    }
+    column.rate = {columns.engine_of(each).most_per_s()};
+    column.nodes = each.nodes;
+    column.node_class = each.node_class;
+    column.label = columns.engine_of(each).priced->name();
+    instance.columns.push_back(std::move(column));
+  }
+  add_constraints(request, instance);
+  return instance;
+}
+
+/// Master and simulation in turn: first without the reserve, which is a relaxation and soon solved,
+/// so that most of what the fleet will be made of is known before the hard programme begins.
+class LazyPricing {
+ public:
+  LazyPricing(const FleetRequest& request, FleetColumns& columns, Clock& clock,
+              FleetPricing& pricing)
+      : request_(request),
+        columns_(columns),
+        clock_(clock),
+        pricing_(pricing),
+        master_(instance_of(request, columns)) {}
+
+  FleetAnswer run() {
+    try {
+      if (request_.simulate_all) simulate_all();
+      if (request_.reserve_nodes > 0) {
+        FleetInstance relaxed = master_.instance();
+        relaxed.reserve_nodes = 0;
+        masters_.push_back(std::make_unique<FleetMaster>(std::move(relaxed)));
+        rounds(*masters_.back());
+        masters_.pop_back();
+      }
+      return rounds(master_);
+    } catch (const Stopped&) {
+      return last_word();
+    }
+  }
+
+  const FleetInstance& instance() const { return master_.instance(); }
+
+ private:
+  /// Until a placement uses nothing that is not known, and is as good as was asked for or no time
+  /// is left. @throws Stopped
+  FleetAnswer rounds(FleetMaster& master) {
+    double share = kShareOfRound;
+    while (true) {
+      ++pricing_.rounds;
+      FleetAnswer answer = solve(master, clock_.left_s() * share);
+      judge(answer);
+      if (answer.status == FleetStatus::interrupted) throw Stopped{};
+      if (answer.placement.empty()) {
+        if (answer.status != FleetStatus::time_limit) return answer;
+        if (share >= kShareOfLast) throw Stopped{};
+        share = kShareOfLast;
+        continue;
+      }
+      if (request_.on_incumbent) {
+        request_.on_incumbent({*answer.objective, bound_, clock_.elapsed_s(), "master"});
+      }
+      if (simulate_used(answer.placement)) continue;
+      const bool is_done = answer.gap && *answer.gap <= request_.gap;
+      if (is_done || answer.status != FleetStatus::time_limit || share >= kShareOfLast) {
+        return answer;
+      }
+      share = kShareOfLast;
+    }
+  }
+
+  FleetAnswer solve(FleetMaster& master, double time_limit_s) {
+    const double before_s = clock_.elapsed_s();
+    FleetOptions options;
+    options.gap = request_.gap;
+    options.time_limit_s = time_limit_s;
+    options.threads = request_.threads;
+    options.seed = request_.seed;
+    options.should_stop = [this] { return clock_.is_interrupted(); };
+    options.round = request_.round;
+    FleetAnswer answer = master.solve(options);
+    pricing_.master_s += clock_.elapsed_s() - before_s;
+    return answer;
+  }
+
+  /// The gap to the best bound so far: rates only fall, so that what was a bound stays one.
+  void judge(FleetAnswer& answer) {
+    const bool is_rate = request_.objective == FleetObjective::rate;
+    if (answer.bound &&
+        (!bound_ || (is_rate ? *answer.bound < *bound_ : *answer.bound > *bound_))) {
+      bound_ = answer.bound;
+    }
+    answer.bound = bound_;
+    answer.gap.reset();
+    if (!answer.objective || !bound_) return;
+    const double apart = std::fabs(*answer.objective - *bound_);
+    if (apart == 0) answer.gap = 0;
+    if (*answer.objective != 0) answer.gap = apart / std::fabs(*answer.objective);
+    const bool was_cut = answer.status == FleetStatus::time_limit;
+    if (was_cut && answer.gap && *answer.gap <= request_.gap) {
+      answer.status = FleetStatus::gap_reached;
+    }
+  }
+
+  void simulate(std::size_t column) {
+    const double before_s = clock_.elapsed_s();
+    clock_.poll();
+    if (!columns_.simulate(column)) return;
+    const std::size_t engine = columns_.columns()[column].engine;
+    for (std::size_t c = 0; c < columns_.columns().size(); ++c) {
+      const FleetColumn& other = columns_.columns()[c];
+      if (other.engine != engine) continue;
+      const double rate = columns_.engine_of(other).rate_per_s;
+      master_.set_rates(c, {rate});
+      for (const auto& relaxed : masters_) relaxed->set_rates(c, {rate});
+    }
+    pricing_.simulated_s += clock_.elapsed_s() - before_s;
+  }
+
+  void simulate_all() {
+    for (std::size_t c = 0; c < columns_.columns().size(); ++c) simulate(c);
+  }
+
+  /// Says whether any of them was not known.
+  bool simulate_used(const FleetPlacement& placement) {
+    std::set<std::size_t> used;
+    for (const Replica& replica : placement) used.insert(replica.column);
+    bool is_new = false;
+    for (const std::size_t column : used) {
+      is_new = is_new || !columns_.engine_of(columns_.columns()[column]).is_known;
+      simulate(column);
+    }
+    return is_new;
+  }
+
+  /// The best of what is known, where the time is up.
+  FleetAnswer last_word() {
+    FleetInstance known = master_.instance();
+    for (std::size_t c = 0; c < known.columns.size(); ++c) {
+      if (!columns_.engine_of(columns_.columns()[c]).is_known) known.columns[c].rate = {0};
+    }
+    FleetMaster master(std::move(known));
+    FleetOptions options;
+    options.gap = request_.gap;
+    options.time_limit_s = kLastWord_s;
+    options.threads = request_.threads;
+    options.seed = request_.seed;
+    FleetAnswer answer = master.solve(options);
+    answer.lack.reset();
+    answer.bound = bound_;
+    judge(answer);
+    answer.status = clock_.status();
+    return answer;
+  }
+
+  const FleetRequest& request_;
+  FleetColumns& columns_;
+  Clock& clock_;
+  FleetPricing& pricing_;
+  FleetMaster master_;
+  std::vector<std::unique_ptr<FleetMaster>> masters_;  ///< of relaxations, with the same columns
+  std::optional<double> bound_;
+};
+
+void check(const FleetRequest& request, const std::string& path) {
+  if (request.nodes.empty()) refuse(path, "give a cluster, or nodes to rent");
+  if (request.models.empty()) refuse(path + ".models", "the list is empty");
+  if (request.objective != FleetObjective::cost && !request.max_usd_per_h) return;
+  for (const NodeKind& kind : request.nodes) {
+    if (kind.usd_per_h) continue;
+    refuse(path, "no price of {} is known; give usd_per_h, or a device's price_usd_per_h",
+           kind.name);
+  }
+}
+
+}  // namespace
+
+PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
+                       const std::string& path) {
+  check(request, path);
+  Clock clock(request.time_limit_s, request.should_stop);
+  PricedFleet fleet;
+  fleet.nodes = request.nodes;
+  std::vector<NamedModel> models = request.models;
+  for (NamedModel& model : models) {
+    model.serving.poll = [&clock](std::int64_t) { clock.poll(); };
+  }
+  std::shared_ptr<FleetColumns> columns;
+  try {
+    columns =
+        std::make_shared<FleetColumns>(std::move(models), request.nodes, folders, path + ".models");
+  } catch (const Stopped&) {
+    fleet.answer.status = clock.status();
+    fleet.answer.solve_s = clock.elapsed_s();
+    fleet.answer.notes.push_back("the time was up before all shapes had a bound");
+    return fleet;
+  }
+  fleet.pricing.priced_s = clock.elapsed_s();
+  fleet.pricing.columns = std::ssize(columns->columns());
+  fleet.pricing.shapes = static_cast<std::int64_t>(columns->num_engines());
+  LazyPricing lazy(request, *columns, clock, fleet.pricing);
+  fleet.answer = lazy.run();
+  fleet.answer.solve_s = clock.elapsed_s();
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    if (columns->note(m).empty()) continue;
+    fleet.answer.notes.push_back(fmt::format("{}: {}", request.models[m].name, columns->note(m)));
+  }
+  fleet.pricing.simulated = columns->num_simulated();
+  fleet.instance = lazy.instance();
+  fleet.columns = std::move(columns);
+  return fleet;
+}
+
+}  // namespace tessera::solver

@@ -1,0 +1,142 @@
+// Columns of named models: nodes that are alike, bounds that hold, and lazy pricing against pricing
+// all of them.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tessera/core/error.h"
+#include "tessera/core/json.h"
+#include "tessera/solver/fleet/check.h"
+#include "tessera/solver/fleet_pricing/fleet_layout.h"
+#include "tessera/solver/fleet_pricing/plan_fleet.h"
+
+namespace tessera::solver::fleet_pricing_test {
+namespace {
+
+const DataFolders& folders() {
+  static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  return all;
+}
+
+struct Demand {
+  std::string name, model;
+  double rate_per_s;
+  std::int64_t prompt_tokens, output_tokens;
+  double ttft_s, tpot_s;
+};
+
+NamedModel model_of(const Demand& demand) {
+  NamedModel model;
+  model.name = demand.name;
+  const std::string path = folders().require("models", demand.model);
+  model.serving.model = std::make_shared<ModelShape>(model_from_json(read_json_file(path), path));
+  serving::TrafficOptions traffic;
+  traffic.rate_per_s = demand.rate_per_s;
+  traffic.prompt_tokens = serving::fixed_length(demand.prompt_tokens);
+  traffic.output_tokens = serving::fixed_length(demand.output_tokens);
+  model.serving.traffic = traffic;
+  serving::Slo slo;
+  slo.ttft_s.of_all = {{serving::Statistic::p99, demand.ttft_s}};
+  slo.tpot_s.of_all = {{serving::Statistic::p99, demand.tpot_s}};
+  model.serving.slos = {slo};
+  model.serving.num_requests = 300;
+  return model;
+}
+
+FleetRequest request_of(const std::string& cluster, const std::vector<Demand>& demands) {
+  FleetRequest request;
+  request.nodes = node_kinds(find_cluster(cluster, folders()));
+  for (const Demand& demand : demands) request.models.push_back(model_of(demand));
+  request.gap = 0;
+  return request;
+}
+
+const std::vector<Demand> kTwo = {{"chat", "llama-3.1-8b", 8, 300, 60, 1, 0.08},
+                                  {"code", "qwen2.5-14b", 2, 800, 40, 2, 0.1}};
+
+TEST(NodeKinds, AlikeNodesAreOne) {
+  const auto kinds = node_kinds(find_cluster("2x(4xL4)+3x(2xA100-40G)+(4xL4)", folders()));
+  ASSERT_EQ(kinds.size(), 2U);
+  EXPECT_EQ(kinds[0].name, "4xL4");
+  EXPECT_EQ(kinds[0].count, 3);
+  EXPECT_EQ(kinds[0].names.size(), 3U);
+  EXPECT_EQ(kinds[1].count, 3);
+  EXPECT_NEAR(*kinds[0].usd_per_h, 4 * *kinds[0].device_usd_per_h(0), 1e-9);
+}
+
+TEST(NodeKinds, AClassIsOfOneNode) {
+  EXPECT_THROW(node_kind_of(find_cluster("2x(4xL4)", folders()), 3, "rent[1]"), Error);
+  EXPECT_EQ(node_kind_of(find_cluster("8xL4", folders()), 1'000'000, "rent[1]").count, 1'000'000);
+}
+
+TEST(FleetColumns, NoRunPassesItsBound) {
+  const FleetRequest request =
+      request_of("(4xL4)+(2xA100-40G)+(2xA10G)", {{"a", "llama-3.1-8b", 1, 300, 60, 1, 0.08},
+                                                  {"b", "llama-3.1-8b", 1, 1500, 20, 3, 0.1},
+                                                  {"c", "qwen2.5-14b", 1, 100, 300, 2, 0.06},
+                                                  {"d", "opt-1.3b", 1, 50, 1, 1, 0.1}});
+  FleetColumns columns(request.models, request.nodes, folders(), "models");
+  ASSERT_GT(columns.columns().size(), 40U);
+  double best = 0;
+  for (std::size_t c = 0; c < columns.columns().size(); ++c) {
+    columns.simulate(c);
+    const FleetEngine& engine = columns.engine_of(columns.columns()[c]);
+    EXPECT_LE(engine.priced->rate_per_s, engine.bound_per_s)
+        << request.models[columns.columns()[c].model].name << " " << engine.priced->name();
+    best = std::max(best, engine.rate_per_s / engine.bound_per_s);
+  }
+  EXPECT_GT(best, 0.6);  // no bound is of use that is far from all
+}
+
+TEST(FleetColumns, ShortRunsPromiseNoMoreThanIsSustained) {
+  const FleetRequest request = request_of("(2xL4)", {{"a", "opt-1.3b", 1, 50, 1, 1, 0.1}});
+  FleetColumns columns(request.models, request.nodes, folders(), "models");
+  bool is_short = false;
+  for (std::size_t c = 0; c < columns.columns().size(); ++c) {
+    columns.simulate(c);
+    const FleetEngine& engine = columns.engine_of(columns.columns()[c]);
+    is_short = is_short || engine.priced->rate_per_s > engine.bound_per_s;
+    EXPECT_LE(engine.rate_per_s, engine.bound_per_s);
+  }
+  EXPECT_TRUE(is_short);  // 300 answers of one token, and a second to wait for each
+}
+
+TEST(PlanFleet, LazyPricingFindsWhatPricingAllFinds) {
+  for (const char* cluster : {"2x(4xL4)+2x(2xA100-40G)", "4x(2xA10G)+(4xL40S)", "3x(4xL4)"}) {
+    FleetRequest request = request_of(cluster, kTwo);
+    const PricedFleet lazy = plan_fleet(request, folders());
+    request.simulate_all = true;
+    const PricedFleet all = plan_fleet(request, folders());
+    ASSERT_TRUE(lazy.answer.objective && all.answer.objective) << cluster;
+    EXPECT_NEAR(*lazy.answer.objective, *all.answer.objective, 1e-6) << cluster;
+    EXPECT_LE(*lazy.answer.bound, *lazy.answer.objective + 1e-6);
+    EXPECT_EQ(all.pricing.simulated, all.pricing.shapes);
+    EXPECT_LT(lazy.pricing.simulated, all.pricing.simulated) << cluster;
+    EXPECT_TRUE(check_fleet(lazy.instance, lazy.answer.placement).violations.empty());
+  }
+}
+
+TEST(PlanFleet, GivesEveryReplicaDevicesOfItsOwn) {
+  FleetRequest request = request_of("2x(4xL4)+2x(2xA100-40G)", kTwo);
+  request.reserve_nodes = 1;
+  const PricedFleet fleet = plan_fleet(request, folders());
+  ASSERT_TRUE(fleet.answer.objective);
+  const FleetLayout layout = layout_of(fleet);
+  std::set<std::size_t> used;
+  for (const auto& devices : layout.devices) {
+    EXPECT_FALSE(devices.empty());
+    for (const std::size_t device : devices) EXPECT_TRUE(used.insert(device).second);
+  }
+  EXPECT_EQ(used.size(), static_cast<std::size_t>(fleet.answer.gpus));
+}
+
+TEST(PlanFleet, EndsWithinItsTime) {
+  FleetRequest request = request_of("2x(4xL4)+2x(2xA100-40G)", kTwo);
+  request.time_limit_s = 0;
+  const PricedFleet fleet = plan_fleet(request, folders());
+  EXPECT_EQ(fleet.answer.status, FleetStatus::time_limit);
+  EXPECT_FALSE(fleet.answer.objective);
+}
+
+}  // namespace
+}  // namespace tessera::solver::fleet_pricing_test
