@@ -68,8 +68,15 @@ struct FleetColumns::Kind {
 FleetColumns::~FleetColumns() = default;
 
 FleetColumns::FleetColumns(std::vector<NamedModel> models, const std::vector<NodeKind>& classes,
-                           const DataFolders& folders, const std::string& path)
+                           const DataFolders& folders, const std::string& path,
+                           std::function<void()> poll)
     : models_(std::move(models)), folders_(folders), path_(path) {
+  *poll_ = std::move(poll);
+  for (NamedModel& model : models_) {
+    model.serving.poll = [poll = poll_](std::int64_t) {
+      if (*poll) (*poll)();
+    };
+  }
   for (std::size_t m = 0; m < models_.size(); ++m) {
     for (std::string& name : models_[m].devices) {
       name = find_device(name, folders, fmt::format("{}[{}].devices", path, m + 1)).name;

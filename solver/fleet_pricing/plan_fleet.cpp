@@ -107,7 +107,10 @@ FleetInstance instance_of(const FleetRequest& request, const FleetColumns& colum
   const TypeNames types = add_nodes(request.nodes, instance);
   for (std::size_t m = 0; m < request.models.size(); ++m) {
     const NamedModel& model = request.models[m];
-    instance.models.push_back({model.name, {columns.demand_per_s(m)}, model.weight});
+    const auto other = request.demand_per_s.find(model.name);
+    const bool is_other = other != request.demand_per_s.end();
+    const double demand = is_other ? other->second : columns.demand_per_s(m);
+    instance.models.push_back({model.name, {demand}, model.weight});
   }
   for (const FleetColumn& each : columns.columns()) {
     Column column;
@@ -130,17 +133,18 @@ FleetInstance instance_of(const FleetRequest& request, const FleetColumns& colum
 class LazyPricing {
  public:
   LazyPricing(const FleetRequest& request, FleetColumns& columns, Clock& clock,
-              FleetPricing& pricing)
+              FleetPricing& pricing, FleetPlacement start = {})
       : request_(request),
         columns_(columns),
         clock_(clock),
         pricing_(pricing),
+        start_(std::move(start)),
         master_(instance_of(request, columns)) {}
 
   FleetAnswer run() {
     try {
       if (request_.simulate_all) simulate_all();
-      if (request_.reserve_nodes > 0) {
+      if (request_.reserve_nodes > 0 && start_.empty()) {
         FleetInstance relaxed = master_.instance();
         relaxed.reserve_nodes = 0;
         masters_.push_back(std::make_unique<FleetMaster>(std::move(relaxed)));
@@ -192,6 +196,7 @@ class LazyPricing {
     options.seed = request_.seed;
     options.should_stop = [this] { return clock_.is_interrupted(); };
     options.round = request_.round;
+    options.start = std::exchange(start_, {});
     FleetAnswer answer = master.solve(options);
     pricing_.master_s += clock_.elapsed_s() - before_s;
     return answer;
@@ -271,6 +276,7 @@ class LazyPricing {
   FleetColumns& columns_;
   Clock& clock_;
   FleetPricing& pricing_;
+  FleetPlacement start_;  ///< for the first round
   FleetMaster master_;
   std::vector<std::unique_ptr<FleetMaster>> masters_;  ///< of relaxations, with the same columns
   std::optional<double> bound_;
@@ -289,20 +295,63 @@ void check(const FleetRequest& request, const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// Solves with columns that are there, and says the rest.
+void finish(const FleetRequest& request, Clock& clock, FleetPlacement start, PricedFleet& fleet) {
+  FleetColumns& columns = *fleet.columns;
+  columns.set_poll([&clock] { clock.poll(); });
+  const std::int64_t simulated = columns.num_simulated();
+  fleet.nodes = request.nodes;
+  fleet.pricing.columns = std::ssize(columns.columns());
+  fleet.pricing.shapes = static_cast<std::int64_t>(columns.num_engines());
+  LazyPricing lazy(request, columns, clock, fleet.pricing, std::move(start));
+  fleet.answer = lazy.run();
+  columns.set_poll({});
+  fleet.answer.solve_s = clock.elapsed_s();
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    if (columns.note(m).empty()) continue;
+    fleet.answer.notes.push_back(fmt::format("{}: {}", request.models[m].name, columns.note(m)));
+  }
+  fleet.pricing.simulated = columns.num_simulated() - simulated;
+  fleet.instance = lazy.instance();
+}
+
+/// A placement without what had a part on lost nodes, by the numbers of those that are left.
+FleetPlacement without(const FleetPlacement& placement, std::vector<std::int64_t> lost) {
+  std::sort(lost.begin(), lost.end());
+  FleetPlacement left;
+  for (Replica replica : placement) {
+    bool is_lost = false;
+    for (std::int64_t& node : replica.nodes) {
+      is_lost = is_lost || std::binary_search(lost.begin(), lost.end(), node);
+      node -= std::lower_bound(lost.begin(), lost.end(), node) - lost.begin();
+    }
+    if (!is_lost) left.push_back(std::move(replica));
+  }
+  return left;
+}
+
+}  // namespace
+
+PricedFleet replan_fleet(const PricedFleet& before, const FleetRequest& request,
+                         const std::vector<std::int64_t>& lost) {
+  Clock clock(request.time_limit_s, request.should_stop);
+  PricedFleet fleet;
+  fleet.columns = before.columns;
+  finish(request, clock, without(before.answer.placement, lost), fleet);
+  return fleet;
+}
+
 PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
                        const std::string& path) {
   check(request, path);
   Clock clock(request.time_limit_s, request.should_stop);
   PricedFleet fleet;
   fleet.nodes = request.nodes;
-  std::vector<NamedModel> models = request.models;
-  for (NamedModel& model : models) {
-    model.serving.poll = [&clock](std::int64_t) { clock.poll(); };
-  }
-  std::shared_ptr<FleetColumns> columns;
   try {
-    columns =
-        std::make_shared<FleetColumns>(std::move(models), request.nodes, folders, path + ".models");
+    fleet.columns = std::make_shared<FleetColumns>(request.models, request.nodes, folders,
+                                                   path + ".models", [&clock] { clock.poll(); });
   } catch (const Stopped&) {
     fleet.answer.status = clock.status();
     fleet.answer.solve_s = clock.elapsed_s();
@@ -310,18 +359,7 @@ PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
     return fleet;
   }
   fleet.pricing.priced_s = clock.elapsed_s();
-  fleet.pricing.columns = std::ssize(columns->columns());
-  fleet.pricing.shapes = static_cast<std::int64_t>(columns->num_engines());
-  LazyPricing lazy(request, *columns, clock, fleet.pricing);
-  fleet.answer = lazy.run();
-  fleet.answer.solve_s = clock.elapsed_s();
-  for (std::size_t m = 0; m < request.models.size(); ++m) {
-    if (columns->note(m).empty()) continue;
-    fleet.answer.notes.push_back(fmt::format("{}: {}", request.models[m].name, columns->note(m)));
-  }
-  fleet.pricing.simulated = columns->num_simulated();
-  fleet.instance = lazy.instance();
-  fleet.columns = std::move(columns);
+  finish(request, clock, {}, fleet);
   return fleet;
 }
 

@@ -90,6 +90,7 @@ void register_solver(lua_State* L) {
                             {"max_rate", lua_kit::guarded<max_rate>},
                             {"plan_serving", lua_kit::guarded<plan_serving>},
                             {"price_fleet", lua_kit::guarded<price_fleet>},
+                            {"replan_fleet", lua_kit::guarded<replan_fleet>},
                             {"default_quality", lua_kit::guarded<default_quality>},
                             {"server_request", lua_kit::guarded<server_request>},
                             {"latency_limits", lua_kit::guarded<latency_limits>},

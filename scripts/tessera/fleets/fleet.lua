@@ -33,6 +33,8 @@ core.document_object {
     { "explain", "(): string", "The answer in words: money, models, what one more of anything is worth" },
     { "save", "(path: string)", "Writes it as columns on nodes; ts.load_plan reads these back" },
     { "diff", "(other: tessera.Fleet): table", "On the way to another fleet: starts, stops, kept, usd_per_h" },
+    { "replan", "(changes: table): tessera.Fleet?, tessera.Error?",
+      "Planned again without lost nodes, or for other demands, from what runs" },
     { "export", "(kind: \"vllm\"|\"json\", folder: string, options: table?): table?, tessera.Error?",
       "What starts it, a folder for each model" },
     { "deployment", "(name: string, options: table?): tessera.Deployment",
@@ -180,6 +182,7 @@ end
 method("explain", "tessera.fleets.explain")
 method("save", "tessera.fleets.save")
 method("diff", "tessera.fleets.diff")
+method("replan", "tessera.fleets.replan")
 method("export", "tessera.fleets.export")
 method("deployment", "tessera.fleets.deployment")
 meta.__tostring = function(self) return require "tessera.fleets.explain"(self) end

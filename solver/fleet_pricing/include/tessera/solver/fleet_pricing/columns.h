@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,10 +41,11 @@ struct FleetEngine {
 class FleetColumns {
  public:
   /// Prices the steps of every configuration of each model on each class: nothing is simulated.
-  /// @param models their requests' `poll` may throw @throws Error{invalid_argument} as
+  /// @param poll as of set_poll @throws Error{invalid_argument} as
   /// ServingSearch, naming models by `path`
   FleetColumns(std::vector<NamedModel> models, const std::vector<NodeKind>& classes,
-               const DataFolders& folders, const std::string& path);
+               const DataFolders& folders, const std::string& path,
+               std::function<void()> poll = {});
   ~FleetColumns();
 
   const std::vector<NamedModel>& models() const { return models_; }
@@ -58,6 +60,9 @@ class FleetColumns {
   /// What was given up for it: the default bound on quality; empty where nothing was.
   const std::string& note(std::size_t model) const { return notes_[model]; }
 
+  /// Who is asked during simulations from now on; may throw.
+  void set_poll(std::function<void()> poll) { *poll_ = std::move(poll); }
+
   /// Finds what the engine of a column sustains, where that is not known. Says whether it was not.
   bool simulate(std::size_t column);
 
@@ -69,6 +74,7 @@ class FleetColumns {
                 std::int64_t nodes, Kind& kind);
   void add_model(std::size_t model, const std::vector<NodeKind>& classes);
 
+  std::shared_ptr<std::function<void()>> poll_ = std::make_shared<std::function<void()>>();
   std::vector<NamedModel> models_;
   const DataFolders& folders_;
   std::string path_;

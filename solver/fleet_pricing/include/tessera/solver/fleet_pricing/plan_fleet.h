@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@ struct FleetRequest {
   std::int64_t threads = 0;
   std::int64_t seed = 1;
   bool simulate_all = false;
+  /// Of models by name, in place of their traffic's rate (1/s); the shape of it stays.
+  std::map<std::string, double> demand_per_s = {};
   std::function<bool()> should_stop = {};  ///< asked often; true: interrupted
   std::function<void(const FleetIncumbent&)> on_incumbent = {};
   std::function<std::vector<double>(const std::vector<double>&)> round = {};
@@ -47,8 +50,8 @@ struct PricedFleet {
   FleetInstance instance;  ///< with what is known of rates in the end
   FleetAnswer answer;      ///< its placement uses simulated rates alone
   FleetPricing pricing;
-  std::shared_ptr<const FleetColumns> columns;  ///< [columns of the instance]
-  std::vector<NodeKind> nodes;                  ///< [classes of the instance]
+  std::shared_ptr<FleetColumns> columns;  ///< [columns of the instance]
+  std::vector<NodeKind> nodes;            ///< [classes of the instance]
 };
 
 /// Solves the master with every column at its bound, simulates those that the placement uses, and
@@ -59,6 +62,13 @@ struct PricedFleet {
 /// throw
 PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
                        const std::string& path = "request");
+
+/// The same fleet for other demands or with fewer nodes of its classes: columns stay as they are
+/// known, and the search starts from what runs. @param request of `before`, but for counts of
+/// nodes, demands and how the search goes @param lost nodes of `before` that are gone: no longer
+/// counted
+PricedFleet replan_fleet(const PricedFleet& before, const FleetRequest& request,
+                         const std::vector<std::int64_t>& lost = {});
 
 }  // namespace tessera::solver
 
