@@ -147,9 +147,10 @@ class LazyPricing {
       if (request_.reserve_nodes > 0 && start_.empty()) {
         FleetInstance relaxed = master_.instance();
         relaxed.reserve_nodes = 0;
-        masters_.push_back(std::make_unique<FleetMaster>(std::move(relaxed)));
-        rounds(*masters_.back());
-        masters_.pop_back();
+        FleetMaster master(std::move(relaxed));
+        followers_.push_back(&master);
+        rounds(master);
+        followers_.pop_back();
       }
       return rounds(master_);
     } catch (const Stopped&) {
@@ -163,10 +164,20 @@ class LazyPricing {
   /// Until a placement uses nothing that is not known, and is as good as was asked for or no time
   /// is left. @throws Stopped
   FleetAnswer rounds(FleetMaster& master) {
+    FleetMaster known(of_known(master.instance()));
+    followers_.push_back(&known);
+    FleetAnswer answer = rounds(master, known);
+    followers_.pop_back();
+    return answer;
+  }
+
+  FleetAnswer rounds(FleetMaster& master, FleetMaster& known) {
     double share = kShareOfRound;
     while (true) {
       ++pricing_.rounds;
+      const double before_s = clock_.elapsed_s();
       FleetAnswer answer = solve(master, clock_.left_s() * share);
+      const double took_s = clock_.elapsed_s() - before_s;
       judge(answer);
       if (answer.status == FleetStatus::interrupted) throw Stopped{};
       if (answer.placement.empty()) {
@@ -178,7 +189,17 @@ class LazyPricing {
       if (request_.on_incumbent) {
         request_.on_incumbent({*answer.objective, bound_, clock_.elapsed_s(), "master"});
       }
-      if (simulate_used(answer.placement)) continue;
+      if (simulate_used(answer.placement)) {
+        // What is known may be good enough already, whatever else could still be a little better.
+        FleetAnswer sure = solve(known, std::min(clock_.left_s() * kShareOfRound, took_s + 0.1));
+        sure.bound.reset();
+        judge(sure);
+        if (!sure.placement.empty() && sure.gap && *sure.gap <= request_.gap) {
+          sure.status = FleetStatus::gap_reached;
+          return sure;
+        }
+        continue;
+      }
       const bool is_done = answer.gap && *answer.gap <= request_.gap;
       if (is_done || answer.status != FleetStatus::time_limit || share >= kShareOfLast) {
         return answer;
@@ -231,7 +252,7 @@ class LazyPricing {
       if (other.engine != engine) continue;
       const double rate = columns_.engine_of(other).rate_per_s;
       master_.set_rates(c, {rate});
-      for (const auto& relaxed : masters_) relaxed->set_rates(c, {rate});
+      for (FleetMaster* follower : followers_) follower->set_rates(c, {rate});
     }
     pricing_.simulated_s += clock_.elapsed_s() - before_s;
   }
@@ -252,13 +273,17 @@ class LazyPricing {
     return is_new;
   }
 
+  /// An instance whose columns serve nothing before somebody knows how much.
+  FleetInstance of_known(FleetInstance instance) const {
+    for (std::size_t c = 0; c < instance.columns.size(); ++c) {
+      if (!columns_.engine_of(columns_.columns()[c]).is_known) instance.columns[c].rate = {0};
+    }
+    return instance;
+  }
+
   /// The best of what is known, where the time is up.
   FleetAnswer last_word() {
-    FleetInstance known = master_.instance();
-    for (std::size_t c = 0; c < known.columns.size(); ++c) {
-      if (!columns_.engine_of(columns_.columns()[c]).is_known) known.columns[c].rate = {0};
-    }
-    FleetMaster master(std::move(known));
+    FleetMaster master(of_known(master_.instance()));
     FleetOptions options;
     options.gap = request_.gap;
     options.time_limit_s = kLastWord_s;
@@ -278,7 +303,7 @@ class LazyPricing {
   FleetPricing& pricing_;
   FleetPlacement start_;  ///< for the first round
   FleetMaster master_;
-  std::vector<std::unique_ptr<FleetMaster>> masters_;  ///< of relaxations, with the same columns
+  std::vector<FleetMaster*> followers_;  ///< others with the same columns
   std::optional<double> bound_;
 };
 

@@ -1,5 +1,5 @@
--- fleet:diff(other): what starts and what stops on the way from one fleet to another. Replicas are the same by what they
--- are and by the names of their nodes, whose numbers change where a node is lost.
+-- fleet:diff(other): what starts and what stops on the way from one fleet to another. Replicas are the same by what
+-- they are and by the names of their nodes, whose numbers change where a node is lost.
 
 local core = require "tessera.core"
 

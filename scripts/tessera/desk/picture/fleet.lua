@@ -67,8 +67,9 @@ local function draw_node(page, item, x, y, side)
 end
 
 local function draw_class(page, class, top, side, idle)
-  page:text(margin, top + 12, ("%s: %d nodes in use%s"):format(class.name, #class.nodes,
-    idle and idle.nodes > 0 and (", %d idle"):format(idle.nodes) or ""), { class = "ts-text" })
+  page:text(margin, top + 12, ("%s: %d %s in use%s"):format(class.name, #class.nodes,
+    #class.nodes == 1 and "node" or "nodes", idle and idle.nodes > 0 and (", %d idle"):format(idle.nodes) or ""),
+    { class = "ts-text" })
   local x, y = margin, top + 20
   for _, item in ipairs(class.nodes) do
     local wide = #item.cells * side + gap
