@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "tessera/core/error.h"
+#include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet/master.h"
+#include "tessera/solver/fleet_pricing/repair.h"
 
 namespace tessera::solver {
 namespace {
@@ -20,6 +22,9 @@ constexpr double kLastWord_s = 0.4;
 // Of the time that is left, what a round of the master may take, and one that nothing new may come
 // after.
 constexpr double kShareOfRound = 0.1, kShareOfLast = 0.9;
+
+// Rounds that take longer are not followed by one of what is known alone.
+constexpr double kCheap_s = 2;
 
 /// Ends what is under way in a search of configurations, whatever that catches.
 struct Stopped {};
@@ -152,7 +157,10 @@ class LazyPricing {
         rounds(master);
         followers_.pop_back();
       }
-      return rounds(master_);
+      const std::optional<FleetPlacement> least = least_moved();
+      FleetAnswer answer = rounds(master_);
+      if (least) prefer(*least, answer);
+      return answer;
     } catch (const Stopped&) {
       return last_word();
     }
@@ -161,6 +169,38 @@ class LazyPricing {
   const FleetInstance& instance() const { return master_.instance(); }
 
  private:
+  /// Of a fleet that runs: what serves the demand and moves nothing of it, to start from.
+  std::optional<FleetPlacement> least_moved() {
+    if (start_.empty()) return std::nullopt;
+    auto found =
+        repaired(of_known(master_.instance()), start_, options_of(clock_.left_s() * kShareOfRound));
+    if (found) start_ = *found;
+    return found;
+  }
+
+  /// What moves least where it is as good as was asked for.
+  void prefer(const FleetPlacement& least, FleetAnswer& answer) {
+    const FleetCheck check = check_fleet(master_.instance(), least);
+    FleetAnswer own = answer;
+    own.placement = least;
+    own.objective = check.objective;
+    own.usd_per_h = check.usd_per_h;
+    own.gpus = check.gpus;
+    judge(own);
+    if (!answer.objective || !own.gap || !check.violations.empty()) return;
+    if (*own.gap <= request_.gap || own.objective <= answer.objective) answer = std::move(own);
+  }
+
+  FleetOptions options_of(double time_limit_s) {
+    FleetOptions options;
+    options.gap = request_.gap;
+    options.time_limit_s = time_limit_s;
+    options.threads = request_.threads;
+    options.seed = request_.seed;
+    options.should_stop = [this] { return clock_.is_interrupted(); };
+    return options;
+  }
+
   /// Until a placement uses nothing that is not known, and is as good as was asked for or no time
   /// is left. @throws Stopped
   FleetAnswer rounds(FleetMaster& master) {
@@ -190,6 +230,7 @@ class LazyPricing {
         request_.on_incumbent({*answer.objective, bound_, clock_.elapsed_s(), "master"});
       }
       if (simulate_used(answer.placement)) {
+        if (took_s > kCheap_s) continue;
         // What is known may be good enough already, whatever else could still be a little better.
         FleetAnswer sure = solve(known, std::min(clock_.left_s() * kShareOfRound, took_s + 0.1));
         sure.bound.reset();
@@ -210,12 +251,7 @@ class LazyPricing {
 
   FleetAnswer solve(FleetMaster& master, double time_limit_s) {
     const double before_s = clock_.elapsed_s();
-    FleetOptions options;
-    options.gap = request_.gap;
-    options.time_limit_s = time_limit_s;
-    options.threads = request_.threads;
-    options.seed = request_.seed;
-    options.should_stop = [this] { return clock_.is_interrupted(); };
+    FleetOptions options = options_of(time_limit_s);
     options.round = request_.round;
     options.start = std::exchange(start_, {});
     FleetAnswer answer = master.solve(options);

@@ -9,7 +9,7 @@ return function(found, asked)
   local fleet = found.placement and found.objective and fleet_of(found, asked) or nil
   if fleet and found.gap and found.status ~= "interrupted" then return fleet end
   local why = core.why(found.status == "interrupted" and "interrupted" or "time_limit",
-    found.notes[1] or "no fleet was found before the search ended")
+    fleet and "the search was interrupted; why.best is the best so far" or "no fleet was found before the search ended")
   why.best, why.bound = fleet, found.bound
   return nil, why
 end
