@@ -30,7 +30,9 @@ FleetInstance small() {
 FleetAnswer solve(const FleetInstance& fleet, FleetOptions options = {}) {
   options.gap = 0;
   FleetAnswer answer = FleetMaster(fleet).solve(options);
-  if (answer.objective) EXPECT_TRUE(check_fleet(fleet, answer.placement).violations.empty());
+  if (answer.objective) {
+    EXPECT_TRUE(check_fleet(fleet, answer.placement).violations.empty());
+  }
   return answer;
 }
 

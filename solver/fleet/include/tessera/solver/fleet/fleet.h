@@ -66,9 +66,9 @@ struct Column {
   DeviceCounts devices;
   /// Requests/s of each class when it serves that class alone; shares of its time add up. 0: none.
   std::vector<double> rate;
-  std::int64_t nodes = 1;                 ///< more than one: whole nodes of one class
-  std::optional<std::size_t> node_class;  ///< the only one; absent: any that has the devices
-  std::string label;                      ///< for people, and whoever made it
+  std::int64_t nodes = 1;                      ///< more than one: whole nodes of one class
+  std::optional<std::size_t> node_class = {};  ///< the only one; absent: any that has the devices
+  std::string label = {};                      ///< for people, and whoever made it
 };
 
 /// What a fleet has to keep to besides, for one model. Absent fields ask nothing.
