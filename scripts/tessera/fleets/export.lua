@@ -49,7 +49,8 @@ return function(fleet, kind, folder, given)
         router = "least_requests", kernel_set = given_model.kernel_set }
       local own = { version = opt.version, overwrite = opt.overwrite, unlike_engines = true }
       local written, why = export.write(asked, row, devices, kind, folder .. "/" .. folder_name(model.name), own,
-        { path = "fleet:export", name = ("the model '%s'"):format(model.name), made_by = "ts.plan_fleet" })
+        { path = "fleet:export", name = ("the model '%s'"):format(model.name), made_by = "ts.plan_fleet",
+          given = given_model })
       if not written then return nil, why end
       result.models[#result.models + 1] = { name = model.name, folder = written.folder, files = written.files }
     end

@@ -85,7 +85,7 @@ end
 
 --- Writes the folder of a deployment. `asked`: model, cluster, engine, router, kernel_set; `row`: parts, engines;
 --- `devices`: of each part, into the cluster's; `opt`: version, checkpoint, unlike_engines, overwrite; `what` it is, with
---- the stream that it is for where that has lengths.
+--- what was `given` for it.
 local function write(asked, row, devices, kind, folder, opt, what)
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse(what.path .. ".kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
@@ -110,7 +110,7 @@ local function write(asked, row, devices, kind, folder, opt, what)
       kind, what.name, table.concat(found, "; "), what.made_by, kind))
   end
   local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {},
-    stream = what.stream }
+    stream = stream_of(what.given) }
   for i, part in ipairs(list) do
     manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
       places = part.places }
@@ -129,7 +129,7 @@ local function of_list(plans, kind, folder, opt)
   local row = plans[opt.rank]
   local written, why = write(parts_of.asked(plans), row, plans.found:devices(opt.rank), kind, folder, opt,
     { path = "plans:export", name = ("rank %d"):format(opt.rank), made_by = "ts.plan_serving", whole_cluster = true,
-      stream = stream_of(plans.options) })
+      given = plans.options })
   if not written then return nil, why end
   written.layout, written.rank = row.layout, opt.rank
   return written
