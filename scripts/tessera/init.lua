@@ -61,6 +61,7 @@ local later = {
   register_router = { "tessera.plugins.routers", "register_router" },
   serve = "tessera.runtime.serve",
   replay = { "tessera.serving", "replay" },
+  view = { "tessera.serving.view", "view" },
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
   plan_fleet = "tessera.fleets.plan",

@@ -123,6 +123,7 @@ M.functions = {
   end,
   ["ts.serve"] = function() return { object "Deployment", object "Traffic", { slo = values.slo, seed = 2 } } end,
   ["ts.replay"] = function() return { object "Served" } end,
+  ["ts.view"] = function() return { object "Served", "served.html" } end,
   ["ts.max_rate"] = function()
     return { object "Deployment", object "Traffic", { slo = values.slo, tolerance = 0.3, max_runs = 5 } }
   end,
@@ -394,6 +395,7 @@ M.left_out = {
   ["tessera execute"] = "starts processes, and takes seconds",
   ["tessera serve"] = "listens until it is stopped",
   ["tessera stage"] = "waits for a master",
+  ["tessera view"] = "ts.view, which is called, on the file that ts.replay reads",
   ["tessera run"] = "starts worker processes; the sandbox's scripts are run by it",
   ["tessera generate"] = "writes what the model says to the stream that carries the verdicts",
   ["tessera bench"] = "starts processes, and takes seconds",

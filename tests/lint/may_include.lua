@@ -14,7 +14,9 @@ return {
   ["engine/serving/capacity"] = { "engine/serving/results", "engine/serving/simulate", "engine/serving/traffic" },
   ["engine/serving/core"] = { "engine/serving/base", "engine/serving/scheduler" },
   ["engine/serving/kv"] = { "engine/serving/base" },
-  ["engine/serving/results"] = { "engine/serving/base", "engine/serving/kv", "engine/serving/simulate" },
+  ["engine/serving/results"] = {
+    "engine/serving/base", "engine/serving/core", "engine/serving/kv", "engine/serving/simulate",
+  },
   ["engine/serving/scheduler"] = { "engine/serving/base", "engine/serving/kv" },
   ["engine/serving/simulate"] = {
     "engine/serving/base", "engine/serving/core", "engine/serving/kv", "engine/serving/scheduler",

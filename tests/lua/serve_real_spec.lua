@@ -103,6 +103,29 @@ describe("ts.serve with a model", function()
     end
   end)
 
+  it_runs("guesses by a draft model, and says the same", function()
+    local deployed = deployment { speculative = { method = "draft_model", num_tokens = 3 } }
+    local at_3_bits = ts.language_model { path = path, bitwidths = 3, threads = 1, progress = false }
+    for _, draft_model in ipairs { lm, at_3_bits } do
+      for _, clock in ipairs { "model", "wall" } do
+        local served = serve(deployed, traffic { output_tokens = 60 }, clock, { draft_model = draft_model })
+        if draft_model == lm then
+          assert.equal(1, served.acceptance_ratio)
+        else
+          assert.is_true(served.acceptance_ratio > 0.3 and served.acceptance_ratio < 1)
+        end
+      end
+    end
+    local by_path = { real = { model = lm, draft_model = path } }
+    assert.equal(2, ts.serve(deployed, traffic { num_requests = 2 }, by_path).num_finished)
+    support.raises("invalid_argument", "there is no draft model", function()
+      ts.serve(deployed, traffic(), { real = { model = lm } })
+    end)
+    support.raises("invalid_argument", "not by draft_model", function()
+      ts.serve(deployment(), traffic(), { real = { model = lm, draft_model = lm } })
+    end)
+  end)
+
   it_runs("goes on with what it said in the next turn, whose blocks it finds", function()
     local sent = ts.traffic { num_requests = 12, rate_per_s = 100, prompt_tokens = 10, output_tokens = 12, seed = 3,
       sessions = { turns = 3, think_s = 0.001 } }

@@ -32,6 +32,8 @@ const std::vector<LuaVerb>& lua_verbs() {
        "run a plan: its stages as processes, prompts in its batches", execute_verb_options()},
       {"serve", "tessera.cli.serve", "MODEL", "a model behind OpenAI's HTTP interface",
        serve_verb_options()},
+      {"view", "tessera.cli.view", "LOG", "a step log as a page that plays it",
+       view_verb_options()},
       {"stage", "tessera.cli.stage", "", "a worker of a run that another process leads",
        stage_verb_options()},
       {"quality", "tessera.cli.quality", "MODEL", "perplexity of a model at any bitwidths",

@@ -49,6 +49,7 @@ const OptionTable& indicator_verb_options();
 const OptionTable& generate_verb_options();
 const OptionTable& execute_verb_options();
 const OptionTable& serve_verb_options();
+const OptionTable& view_verb_options();
 const OptionTable& stage_verb_options();
 const OptionTable& quality_verb_options();
 const OptionTable& bench_verb_options();

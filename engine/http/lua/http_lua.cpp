@@ -8,6 +8,7 @@
 #include "core_lua.h"
 #include "engine_lua.h"
 #include "lm_lua.h"
+#include "scheduler_lua.h"
 #include "served_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -44,7 +45,8 @@ struct NoCost final : serving::StepCost {
 serving::Replica engine_at(lua_State* L, int index, const lm::LanguageModel& model) {
   serving::Replica engine{.name = model.shape().name,
                           .engine = serving_lua::engine_argument(L, index, "tessera serve"),
-                          .cost = std::make_shared<NoCost>()};
+                          .cost = std::make_shared<NoCost>(),
+                          .make_scheduler = serving_lua::scheduler_maker(L)};
   engine.kv_blocks = engine.engine.kv_blocks.value_or(0);
   return engine;
 }
@@ -85,14 +87,19 @@ void push_record(lua_State* L, serving::Served record, const std::string& name) 
   lua_kit::push_object<serving::Served>(L, std::move(served));
 }
 
-/// serve(model, engine, options, on_listening): until it is told to end; why it ended
-/// otherwise, or "", and where options has a report what was served.
+/// serve(model, engine, options, on_listening, page, draft_model?): until it is told to end; why it
+/// ended otherwise, or "", and where options has a report what was served.
 int serve(lua_State* L) {
   const auto loaded = lua_kit::check_object<lm_lua::LoadedModel>(L, 1, "tessera serve");
   http::ServeRequest request{.model = loaded->model,
                              .engine = engine_at(L, 2, *loaded->model),
                              .options = options_at(L, 3)};
   request.api_key = key_of(request.options);
+  request.page = lua_kit::check_text(L, 5, "page");
+  if (!lua_isnoneornil(L, 6)) {
+    request.draft_model =
+        lua_kit::check_object<lm_lua::LoadedModel>(L, 6, "speculative_model")->model;
+  }
   auto function = std::make_shared<lua_kit::LuaFunction>(L, 4, "on_listening");
   request.on_listening = [function](const http::Listening& now) {
     lua_State* state = function->state();

@@ -10,13 +10,22 @@
 #include "tessera/serving/engine_setup.h"
 
 namespace tessera::http {
+namespace {
+
+constexpr serving::Ticks kBetweenViews = serving::kTicksPerSecond / 5;
+
+}  // namespace
 
 EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
-                       const serving::Replica& engine, std::function<void(News)> tell, bool records)
+                       const serving::Replica& engine, std::function<void(News)> tell, bool records,
+                       std::shared_ptr<const lm::LanguageModel> draft_model)
     : engine_(engine),
       tell_(std::move(tell)),
       records_(records),
-      executor_(model, run::executor_options_of(engine_, model->tokens().stop_token_ids()), clock_),
+      executor_(model,
+                run::executor_options_of(engine_, model->tokens().stop_token_ids(),
+                                         std::move(draft_model)),
+                clock_),
       live_(serving::EngineCore(serving::scheduler_of(engine_, run::named_kv_options(engine_)),
                                 serving::Ledger(log_, 0, records), {.with_tables = true}),
             executor_, [this](std::int64_t id, const run::Session& session, run::Ending how) {
@@ -47,6 +56,13 @@ void EngineLoop::stop() {
   came_.notify_one();
 }
 
+void EngineLoop::watch(std::function<void(serving::EngineView)> show) {
+  const std::lock_guard lock(mutex_);
+  inbox_.show = std::move(show);
+  inbox_.looks = true;
+  came_.notify_one();
+}
+
 EngineState EngineLoop::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
@@ -60,7 +76,8 @@ void EngineLoop::run() {
 bool EngineLoop::wait() {
   std::unique_lock lock(mutex_);
   if (executor_.due() == serving::kNever) {
-    const serving::Ticks again = live_.core().decide_again();
+    serving::Ticks again = live_.core().decide_again();
+    if (show_ && is_stale_) again = std::min(again, shown_ + kBetweenViews);
     const auto came = [this] { return !inbox_.empty(); };
     if (again == serving::kNever) {
       came_.wait(lock, came);
@@ -75,6 +92,7 @@ void EngineLoop::take_moment() {
   executor_.run();
   clock_.wait_until(0);  // what was computed is done now
   const serving::Ticks now = clock_.now();
+  is_stale_ = true;
   live_.take_ends(now);
   if (const std::string why = serving::why_circling(live_.core(), engine_); !why.empty())
     refuse(ErrorCode::unsupported, "engine", "{}", why);
@@ -85,6 +103,7 @@ void EngineLoop::take_moment() {
       refuse(ErrorCode::unsupported, "engine", "{}", why);
   }
   note_state();
+  if (show_ && now >= shown_ + kBetweenViews) show(now);
   if (!records_) {
     const auto number = [](const auto& prompt) { return prompt.first; };
     const auto oldest = std::ranges::min_element(prompts_, {}, number);
@@ -101,6 +120,17 @@ void EngineLoop::take_inbox(serving::Ticks now) {
   {
     const std::lock_guard lock(mutex_);
     inbox = std::exchange(inbox_, {.stops = inbox_.stops});
+  }
+  if (inbox.looks) {
+    show_ = std::move(inbox.show);
+    shown_ = now - kBetweenViews;
+    viewer_.forget();
+    live_.core().on_step = {};
+    if (show_) {
+      live_.core().on_step = [this](const serving::Work& work, const serving::StepTimes& times) {
+        viewer_.step(work, times);
+      };
+    }
   }
   for (const std::int64_t id : inbox.cancels) {
     if (prompts_.contains(id)) live_.cancel(id, now);
@@ -181,6 +211,12 @@ void EngineLoop::over(std::int64_t request, const run::Session& session, run::En
     outputs_[static_cast<std::size_t>(request)].tokens.assign(tokens.begin(), tokens.end());
   }
   prompts_.erase(request);
+}
+
+void EngineLoop::show(serving::Ticks now) {
+  shown_ = now;
+  is_stale_ = false;
+  show_(viewer_.take(live_.core(), now));
 }
 
 void EngineLoop::note_state() {

@@ -13,6 +13,7 @@
 #include "tessera/run/live_engine.h"
 #include "tessera/run/local_executor.h"
 #include "tessera/serving/deployment.h"
+#include "tessera/serving/engine_view.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/served.h"
 #include "tessera/serving/traffic.h"
@@ -58,8 +59,10 @@ class EngineLoop {
  public:
   /// @param tell called after each moment at which something came, on the engine's thread
   /// @param records keeps all that happens, for a step log
+  /// @param draft_model that guesses for it; null: none does
   EngineLoop(std::shared_ptr<const lm::LanguageModel> model, const serving::Replica& engine,
-             std::function<void(News)> tell, bool records = false);
+             std::function<void(News)> tell, bool records = false,
+             std::shared_ptr<const lm::LanguageModel> draft_model = nullptr);
 
   /// From any thread, in the order of the calls.
   void submit(std::vector<Order> orders);
@@ -67,6 +70,9 @@ class EngineLoop {
   void cancel(std::vector<std::int64_t> requests);
   void stop();
   EngineState state() const;
+  /// Calls `show` with the engine as it is a few times a second while anything changes, on the
+  /// engine's thread; an empty one: nobody looks any more.
+  void watch(std::function<void(serving::EngineView)> show);
 
   /// Serves on this thread until it is stopped. @throws what the model does
   void run();
@@ -78,13 +84,16 @@ class EngineLoop {
     std::vector<Order> orders = {};
     std::vector<std::int64_t> cancels = {};
     bool stops = false;
-    bool empty() const { return orders.empty() && cancels.empty() && !stops; }
+    std::function<void(serving::EngineView)> show = {};
+    bool looks = false;  ///< who shows has changed
+    bool empty() const { return orders.empty() && cancels.empty() && !stops && !looks; }
   };
 
   bool wait();
   void take_moment();
   void take_inbox(serving::Ticks now);
   void note_state();
+  void show(serving::Ticks now);
   void note_order(const Order& order, serving::Ticks now);
   void brought(std::int64_t request, const run::Session& session, std::int64_t first);
   void over(std::int64_t request, const run::Session& session, run::Ending how);
@@ -101,6 +110,10 @@ class EngineLoop {
   run::LocalExecutor executor_;
   run::LiveEngine live_;
   News news_;
+  serving::EngineViewer viewer_;
+  std::function<void(serving::EngineView)> show_;
+  serving::Ticks shown_ = -serving::kNever;  ///< last
+  bool is_stale_ = false;                    ///< something happened since
 
   mutable std::mutex mutex_;
   std::condition_variable came_;

@@ -71,7 +71,9 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
 serving::Replica engine_for(const ServeRequest& request) {
   serving::Replica engine = request.engine;
   const lm::LanguageModel& model = *request.model;
-  engine.kv_bytes_per_token = model.kv_bytes_per_token();
+  const lm::LanguageModel* draft_model = request.draft_model.get();
+  engine.kv_bytes_per_token =
+      model.kv_bytes_per_token() + (draft_model != nullptr ? draft_model->kv_bytes_per_token() : 0);
   if (engine.kv_blocks == 0) {
     const serving::EngineOptions& o = engine.engine;
     const std::int64_t context =
@@ -83,7 +85,7 @@ serving::Replica engine_for(const ServeRequest& request) {
   }
   serving::Deployment deployment;
   deployment.replicas = {std::move(engine)};
-  return run::engine_of(deployment, model, "tessera serve");
+  return run::engine_of(deployment, model, "tessera serve", draft_model);
 }
 
 void write_step_log(const serving::Served& served, const std::string& path) {
@@ -113,12 +115,13 @@ std::string serve(const ServeRequest& request) {
       [&](News news) {
         server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
       },
-      records);
+      records, request.draft_model);
   const bool is_open = !request.api_key.empty() || !server.is_loopback();
   Service service(server, engine, premises, metrics,
                   {.api_key = request.api_key,
                    .listens_on = is_open ? "" : request.options.host,
-                   .max_unfinished = request.options.max_waiting + replica.engine.max_num_seqs});
+                   .max_unfinished = request.options.max_waiting + replica.engine.max_num_seqs,
+                   .page = request.page});
   told = &service;
   std::string why;
   int num_signals = 0;

@@ -13,10 +13,17 @@
 namespace tessera::http {
 namespace {
 
-constexpr std::string_view kGets[] = {"/health", "/metrics", "/v1/models", "/version", "/ping"};
+constexpr std::string_view kGets[] = {"/",          "/events",  "/health", "/metrics",
+                                      "/v1/models", "/version", "/ping"};
 constexpr std::string_view kPosts[] = {"/v1/completions", "/v1/chat/completions", "/tokenize",
                                        "/detokenize"};
 constexpr std::string_view kModels = "/v1/models/";
+// What is on the page is all in it, and it asks nobody but this server.
+constexpr std::string_view kPagePolicy =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+    "'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+constexpr std::size_t kMostViewers = 16;
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
 template <class Names>
@@ -83,8 +90,9 @@ void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   const std::string& path = request.head.path;
   const std::string& method = request.head.method;
   const bool is_get = is_one_of(kGets, path) || path.starts_with(kModels);
-  if (path == "/health" && (method == "GET" || method == "HEAD"))
-    return get(request.head, *exchange);
+  // The page itself says nothing; with a key, it asks for it before it shows anything.
+  const bool is_open = path == "/health" || (path == "/" && !options_.api_key.empty());
+  if (is_open && (method == "GET" || method == "HEAD")) return get(request.head, exchange);
   if (!is_allowed(request.head, *exchange)) return;
   if (!is_get && !is_one_of(kPosts, path))
     return refuse(*exchange, Refusal(404, fmt::format("there is nothing at {}", quote(path))));
@@ -93,13 +101,23 @@ void Service::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     return exchange->respond(405, error_body(405, message), "application/json",
                              {{"Allow", is_get ? "GET, HEAD" : "POST"}});
   }
-  if (is_get) return get(request.head, *exchange);
+  if (is_get) return get(request.head, exchange);
   if (!is_json(request.head))
     return refuse(*exchange, Refusal(415, "Content-Type has to be application/json"));
   post(std::move(request), std::move(exchange));
 }
 
-void Service::get(const RequestHead& head, Exchange& exchange) {
+void Service::get(const RequestHead& head, const std::shared_ptr<Exchange>& to) {
+  Exchange& exchange = *to;
+  if (head.path == "/") {
+    return exchange.respond(200, options_.page, "text/html; charset=utf-8",
+                            {{"Content-Security-Policy", std::string(kPagePolicy)}});
+  }
+  if (head.path == "/events" && head.method == "HEAD") {
+    exchange.begin_events();
+    return exchange.finish();
+  }
+  if (head.path == "/events") return show_events(to);
   if (head.path == "/metrics")
     return exchange.respond(200, metrics_.text(engine_.state()), kMetricsType);
   if (head.path == "/version") return exchange.respond(200, R"({"version":"tessera"})");
@@ -115,6 +133,30 @@ void Service::get(const RequestHead& head, Exchange& exchange) {
   }
   if (is_draining_) return refuse(exchange, Refusal(503, "the server is ending"));
   exchange.respond(200, "", "text/plain");
+}
+
+// ------------------------------------------------------------------------------------- the live
+// page
+
+void Service::show_events(const std::shared_ptr<Exchange>& exchange) {
+  if (is_draining_) return refuse(*exchange, Refusal(503, "the server is ending"));
+  if (viewers_.size() == kMostViewers)
+    return refuse(*exchange, Refusal(503, fmt::format("{} pages look already", kMostViewers)));
+  exchange->on_left = [this, left = exchange.get()] { stop_showing(left); };
+  exchange->begin_events();
+  viewers_.push_back(exchange);
+  // Each time anew, so that whoever comes sees something at once.
+  engine_.watch([this](serving::EngineView view) {
+    server_.post([this, view = std::move(view)] {
+      const std::string event = fmt::format("data: {}\n\n", serving::json_line(view));
+      for (const auto& viewer : std::vector(viewers_)) viewer->send(event);
+    });
+  });
+}
+
+void Service::stop_showing(const Exchange* exchange) {
+  std::erase_if(viewers_, [&](const auto& viewer) { return viewer.get() == exchange; });
+  if (viewers_.empty()) engine_.watch({});
 }
 
 std::string Service::models(bool one) const {
@@ -254,6 +296,7 @@ void Service::take(News news) {
 void Service::drain(std::function<void()> done) {
   is_draining_ = true;
   done_ = std::move(done);
+  for (const auto& viewer : std::exchange(viewers_, {})) viewer->finish();
   look_whether_done();
 }
 

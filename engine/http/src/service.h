@@ -26,6 +26,7 @@ class Service final : public Handler {
     std::string api_key = {};         ///< empty: none is asked for
     std::string listens_on = {};      ///< an address of the loopback; empty: Host may be any
     std::int64_t max_unfinished = 0;  ///< choices that wait or run
+    std::string page = {};            ///< HTML of /
   };
   Service(HttpServer& server, EngineLoop& engine, const Premises& premises, Metrics& metrics,
           Options options);
@@ -52,7 +53,9 @@ class Service final : public Handler {
   };
 
   bool is_allowed(const RequestHead& head, Exchange& exchange) const;
-  void get(const RequestHead& head, Exchange& exchange);
+  void get(const RequestHead& head, const std::shared_ptr<Exchange>& exchange);
+  void show_events(const std::shared_ptr<Exchange>& exchange);
+  void stop_showing(const Exchange* exchange);
   void post(HttpRequest request, std::shared_ptr<Exchange> exchange);
   void answer_text(std::string body, std::shared_ptr<Exchange> exchange, bool encodes);
   void admit(Prepared prepared, const Coming& coming);
@@ -71,7 +74,8 @@ class Service final : public Handler {
   std::int64_t created_;
   bool is_draining_ = false;
   std::function<void()> done_ = {};
-  TextWorker text_, small_text_;  // last: they call all of these
+  std::vector<std::shared_ptr<Exchange>> viewers_ = {};  ///< who listens at /events
+  TextWorker text_, small_text_;                         // last: they call all of these
 };
 
 }  // namespace tessera::http

@@ -22,10 +22,34 @@ void check_memory(const serving::Replica& engine, const lm::LanguageModel& model
          format_bytes(workers::machine_memory_bytes()));
 }
 
+void check_drafts(const serving::Replica& engine, const lm::LanguageModel& model,
+                  const lm::LanguageModel* draft_model, const std::string& path) {
+  const auto& speculative = engine.engine.speculative;
+  const bool by_model = speculative && speculative->method == serving::DraftMethod::draft_model;
+  if (speculative && !by_model && speculative->method != serving::DraftMethod::ngram) {
+    refuse(ErrorCode::unsupported, path, "speculation by {}; ngram and draft_model run",
+           name_of(speculative->method));
+  }
+  if (by_model != (draft_model != nullptr)) {
+    refuse(path, "{}",
+           by_model ? "speculation by draft_model, and there is no draft model"
+                    : "a draft model, and the engine's speculation is not by draft_model");
+  }
+  if (!by_model) return;
+  if (draft_model->shape().vocab_size != model.shape().vocab_size) {
+    refuse(path, "the draft model has {} tokens, the model has {}: they have to be the same ones",
+           draft_model->shape().vocab_size, model.shape().vocab_size);
+  }
+  if (engine.engine.async_scheduling.value_or(false)) {
+    refuse(ErrorCode::unsupported, path,
+           "async_scheduling with a draft model, whose drafts are known when a step is done");
+  }
+}
+
 }  // namespace
 
 serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model,
-                           const std::string& path) {
+                           const std::string& path, const lm::LanguageModel* draft_model) {
   const auto no = [&](const std::string& what) {
     refuse(ErrorCode::unsupported, path, "{}", what);
   };
@@ -36,10 +60,7 @@ serving::Replica engine_of(const serving::Deployment& deployment, const lm::Lang
   serving::Replica engine = deployment.replicas.front();
   if (engine.role != serving::Role::mixed) no("an engine that reads or decodes alone");
   if (engine.from_s > 0 || engine.until_s) no("an engine that comes or goes");
-  const auto& speculative = engine.engine.speculative;
-  if (speculative && speculative->method != serving::DraftMethod::ngram) {
-    no(fmt::format("speculation by {}; ngram runs", name_of(speculative->method)));
-  }
+  check_drafts(engine, model, draft_model, path);
   const std::int64_t context = model.shape().max_context_tokens;
   std::int64_t& most = engine.engine.max_model_len;
   if (most > context) {
@@ -59,12 +80,14 @@ serving::BlockManager::Options named_kv_options(const serving::Replica& engine) 
 }
 
 LocalExecutor::Options executor_options_of(const serving::Replica& engine,
-                                           const std::vector<std::int32_t>& stop_tokens) {
+                                           const std::vector<std::int32_t>& stop_tokens,
+                                           std::shared_ptr<const lm::LanguageModel> draft_model) {
   const auto& speculative = engine.engine.speculative;
   return {.kv_blocks = engine.kv_blocks,
           .block_size = engine.engine.block_size,
           .stop_tokens = {stop_tokens.begin(), stop_tokens.end()},
-          .num_drafts = speculative ? speculative->num_tokens : 0};
+          .num_drafts = speculative ? speculative->num_tokens : 0,
+          .draft_model = std::move(draft_model)};
 }
 
 }  // namespace tessera::run

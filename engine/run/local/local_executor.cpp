@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "drafter.h"
 #include "tessera/core/error.h"
+#include "tessera/core/rng.h"
+#include "tessera/serving/content.h"
 #include "tessera/serving/prompt_lookup.h"
+#include "tessera/serving/verify.h"
 
 namespace tessera::run {
 namespace {
@@ -23,6 +27,17 @@ LocalExecutor::LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Opt
       model_times_(model_times),
       cache_(model_->make_cache(options_.kv_blocks, options_.block_size)) {
   cache_->touch();
+  if (options_.draft_model) {
+    drafter_ = std::make_unique<Drafter>(options_.draft_model, options_.kv_blocks,
+                                         options_.block_size, options_.num_drafts);
+  }
+}
+
+LocalExecutor::~LocalExecutor() = default;
+
+void LocalExecutor::gone(std::int64_t request) {
+  drawings_.erase(request);
+  if (drafter_) drafter_->gone(request);
 }
 
 void LocalExecutor::launch(const serving::Work& work) {
@@ -69,19 +84,34 @@ void LocalExecutor::compute(UnderWay& step) {
   lay_out(step);
   if (!steps_.empty()) model_->step(steps_, *cache_, logits_);
   draw(step);
+  if (drafter_) draft(step);
   is_computed_ = true;
 }
 
 void LocalExecutor::move(const serving::Moves& moves) {
-  const std::int64_t layers = model_->shape().num_layers;
-  const auto size = static_cast<std::size_t>(cache_->block_bytes(0, layers));
+  std::vector<std::pair<lm::KvCache*, std::int64_t>> caches{
+      {cache_.get(), model_->shape().num_layers}};
+  if (drafter_) caches.emplace_back(&drafter_->cache(), options_.draft_model->shape().num_layers);
+  // A block of host memory has those of all caches.
+  const auto each = [&](std::vector<std::byte>& block, auto&& f) {
+    std::size_t at = 0;
+    for (const auto& [cache, layers] : caches) {
+      const auto size = static_cast<std::size_t>(cache->block_bytes(0, layers));
+      block.resize(std::max(block.size(), at + size));
+      f(*cache, layers, std::span(block).subspan(at, size));
+      at += size;
+    }
+  };
   for (const serving::Moves::Move& out : moves.swap_out) {
-    std::vector<std::byte>& block = host_[out.to];
-    block.resize(size);
-    cache_->read({&out.from, 1}, 0, layers, block);
+    each(host_[out.to], [&](lm::KvCache& cache, std::int64_t layers, std::span<std::byte> to) {
+      cache.read({&out.from, 1}, 0, layers, to);
+    });
   }
   for (const serving::Moves::Move& in : moves.swap_in) {
-    cache_->write({&in.to, 1}, 0, layers, host_.at(in.from));
+    each(host_.at(in.from),
+         [&](lm::KvCache& cache, std::int64_t layers, std::span<std::byte> from) {
+           cache.write({&in.to, 1}, 0, layers, from);
+         });
     host_.erase(in.from);
   }
 }
@@ -113,7 +143,7 @@ void LocalExecutor::lay_out(UnderWay& step) {
       }
       part.draws = item.samples;
       if (item.drafts > 0) {
-        const std::vector<std::int32_t>& drafts = drawing_of(item.request, *session).drafts;
+        const std::vector<std::int32_t>& drafts = drawing_of(item.request, *session).drafts.tokens;
         part.num_drafts = std::min<std::int64_t>(item.drafts, std::ssize(drafts));
         part.tokens.insert(part.tokens.end(), drafts.begin(), drafts.begin() + part.num_drafts);
       }
@@ -150,10 +180,11 @@ void LocalExecutor::draw(const UnderWay& step) {
   generated_.assign(items.size(), {});
   std::vector<lm::Choice> choices;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!step.parts[i].draws) continue;
+    const Part& part = step.parts[i];
+    if (!part.draws || is_drawn_by_rule(items[i].request, part)) continue;
     const Session& session = *find(items[i].request);
     choices.push_back({.sampler = &drawing_of(items[i].request, session).sampler,
-                       .logits = logits_of(step.parts[i].row),
+                       .logits = logits_of(part.row),
                        .step = session.num_new()});
   }
   lm::choose(choices, model_->num_threads());
@@ -161,7 +192,9 @@ void LocalExecutor::draw(const UnderWay& step) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Part& part = step.parts[i];
     if (!part.draws) continue;
-    generated_[i] = verify(items[i].request, choices[next++].token, part.row, part.num_drafts);
+    std::optional<std::int32_t> chosen;
+    if (!is_drawn_by_rule(items[i].request, part)) chosen = choices[next++].token;
+    generated_[i] = verify(items[i].request, chosen, part);
   }
 }
 
@@ -175,31 +208,106 @@ bool LocalExecutor::put_token(Session& session, std::int32_t token, std::int64_t
   return is_last;
 }
 
-// A draft passes where it is the token that would have been drawn there anyhow: a draw depends on
-// seed and place alone, so that text and distribution are those without drafts.
-serving::Generated LocalExecutor::verify(std::int64_t request, std::int32_t token, std::int64_t row,
-                                         std::int64_t num_drafts) {
+// Whether drafts were drawn from what a draft model says, and pass by Leviathan's rule.
+bool LocalExecutor::is_drawn_by_rule(std::int64_t request, const Part& part) {
+  if (!drafter_ || part.num_drafts == 0) return false;
+  const Session* session = find(request);
+  return session != nullptr && !drawing_of(request, *session).drafts.probabilities.empty();
+}
+
+// The token behind the drafts that passed. A draft that nothing drew passes where it is the token
+// that would have been drawn there anyhow: a draw depends on seed and place alone, so that text and
+// distribution are those without drafts. One that a draft model drew passes, or another takes its
+// place, by the rule under which the distribution is that without drafts.
+std::int32_t LocalExecutor::next_token(const Session& session, Drawing& drawing, std::int64_t row,
+                                       std::int64_t passed) {
+  const Drafts& drafts = drawing.drafts;
+  const std::span<const float> logits = logits_of(row + passed);
+  const auto at = static_cast<std::size_t>(passed);
+  const std::size_t vocabulary = logits.size();
+  if (drafts.probabilities.size() < (at + 1) * vocabulary)
+    return drawing.sampler.choose(logits, session.num_new());
+  std::vector<double> rows = drawing.sampler.probabilities(logits, session.num_new());
+  rows.resize(2 * vocabulary);  // what would follow the draft is not drawn here
+  rows[vocabulary] = 1;
+  Rng rng(serving::mixed_hash(session.prompt->sampling.seed,
+                              static_cast<std::uint64_t>(2 * session.num_new() + 1)));
+  const std::span<const double> q(drafts.probabilities);
+  const serving::Verified verified = serving::verify<double>(
+      {&drafts.tokens[at], 1}, {q.subspan(at * vocabulary, vocabulary), vocabulary},
+      {rows, vocabulary}, rng);
+  return verified.num_accepted == 1 ? drafts.tokens[at] : verified.next;
+}
+
+serving::Generated LocalExecutor::verify(std::int64_t request, std::optional<std::int32_t> chosen,
+                                         const Part& part) {
   Session& session = *find(request);
   Drawing& drawing = drawing_of(request, session);
+  drawing.drafts.tokens.resize(static_cast<std::size_t>(part.num_drafts));
+  drawing.drafts.probabilities.resize(
+      std::min(drawing.drafts.probabilities.size(),
+               static_cast<std::size_t>(part.num_drafts * model_->shape().vocab_size)));
   const std::int64_t before = session.num_new();
   std::int64_t passed = 0;
+  std::int32_t token = chosen ? *chosen : next_token(session, drawing, part.row, 0);
   while (true) {
-    if (put_token(session, token, row + passed)) break;
+    if (put_token(session, token, part.row + passed)) break;
     drawing.sampler.add(token);
-    if (passed == num_drafts || drawing.drafts[static_cast<std::size_t>(passed)] != token) break;
+    const auto at = static_cast<std::size_t>(passed);
+    if (passed == part.num_drafts || drawing.drafts.tokens[at] != token) break;
     ++passed;
-    token = drawing.sampler.choose(logits_of(row + passed), session.num_new());
+    token = next_token(session, drawing, part.row, passed);
   }
   const bool stopped = session.stop_reason == lm::StopReason::stop_token;
   const bool ended = stopped || session.num_new() >= session.most_new;
   serving::Generated g = brought(request, session, before, ended);
   g.accepted = passed;
-  if (options_.num_drafts == 0 || ended) return g;
+  if (options_.num_drafts > 0 && !ended && !drafter_) look_up_drafts(request, g);
+  return g;
+}
+
+void LocalExecutor::look_up_drafts(std::int64_t request, serving::Generated& g) {
+  Session& session = *find(request);
   const auto found = serving::prompt_lookup(session.tokens, kShortestMatch, kLongestMatch,
                                             static_cast<std::size_t>(options_.num_drafts));
-  drawing.drafts.assign(found.begin(), found.end());
-  g.next_drafts = std::ssize(drawing.drafts);
-  return g;
+  std::vector<std::int32_t>& drafts = drawing_of(request, session).drafts.tokens;
+  drafts.assign(found.begin(), found.end());
+  g.next_drafts = std::ssize(drafts);
+}
+
+// What the draft model reads of a step, and guesses for the next one. It reads what the model did,
+// also of a request that is gone: others may find it in the prefix cache.
+void LocalExecutor::draft(const UnderWay& step) {
+  const std::vector<serving::BatchItem>& items = step.work.batch.items;
+  std::vector<Drafter::Part> parts;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Part& part = step.parts[i];
+    Drafter::Part read{
+        .request = items[i].request,
+        .context = items[i].context,
+        .kept = std::ssize(part.tokens) - part.num_drafts + generated_[i].accepted,
+        .tokens = part.tokens,
+        .decodes = items[i].decodes,
+        .table = step.work.tables.at(i),
+    };
+    if (const Session* session = find(items[i].request)) {
+      const bool goes_on = part.draws && !generated_[i].ended;
+      read.most_drafts = goes_on ? session->most_new - session->num_new() - 1 : 0;
+      read.tokens = std::span(session->tokens)
+                        .subspan(static_cast<std::size_t>(read.context))
+                        .first(static_cast<std::size_t>(read.kept + (read.most_drafts > 0)));
+      read.sampling = &session->prompt->sampling;
+      read.num_new = session->num_new();
+    }
+    parts.push_back(std::move(read));
+  }
+  drafter_->run(parts);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!step.parts[i].draws || generated_[i].ended) continue;
+    generated_[i].next_drafts = std::ssize(parts[i].drafts.tokens);
+    const Session& session = *find(items[i].request);
+    drawing_of(items[i].request, session).drafts = std::move(parts[i].drafts);
+  }
 }
 
 }  // namespace tessera::run

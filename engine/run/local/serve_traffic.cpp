@@ -35,7 +35,7 @@ class TrafficServer {
       : request_(request),
         traffic_(traffic),
         options_(options),
-        replica_(engine_of(deployment, *request.model, "ts.serve.real")),
+        replica_(engine_of(deployment, *request.model, "ts.serve.real", request.draft_model.get())),
         by_model_(request.clock == ServeClock::model),
         api_(by_model_ ? serving::to_ticks(deployment.api_s, "api_s") : 0),
         horizon_(serving::to_ticks(options.horizon_s, "horizon_s")),
@@ -90,9 +90,11 @@ class TrafficServer {
   using Earliest = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
   LocalExecutor::Options executor_options() const {
-    return executor_options_of(replica_, request_.ignore_stop_tokens
-                                             ? std::vector<std::int32_t>{}
-                                             : request_.model->tokens().stop_token_ids());
+    return executor_options_of(replica_,
+                               request_.ignore_stop_tokens
+                                   ? std::vector<std::int32_t>{}
+                                   : request_.model->tokens().stop_token_ids(),
+                               request_.draft_model);
   }
 
   void push(const Event& event) { events_.push(event); }

@@ -35,6 +35,11 @@ OptionTable make_serve_real_options() {
                                "Outputs are as long as the traffic has them; false: as the model "
                                "ends them, and no longer",
                            .default_text = "true"});
+  table.options.push_back({.name = "draft_model",
+                           .type = OptionType::table,
+                           .doc = "Guesses for the model, where the engine's speculation is by "
+                                  "draft_model: its path, or of ts.language_model",
+                           .lua_type = "string|table|tessera.LanguageModel"});
   table.options.push_back({.name = "on_tokens",
                            .type = OptionType::callback,
                            .doc = "Called with tokens as they come; request from 0",
@@ -73,7 +78,7 @@ const OptionTable& serve_real_options() {
   return table;
 }
 
-/// server(model, options, clock): what ts.serve serves with.
+/// server(model, options, clock, draft_model?): what ts.serve serves with.
 int server(lua_State* L) {
   auto request = std::make_shared<run::ServeRequest>();
   request->model = lua_kit::check_object<lm_lua::LoadedModel>(L, 1, "ts.serve.real")->model;
@@ -86,6 +91,10 @@ int server(lua_State* L) {
   const auto named_clock = named<run::ServeClock>(clock);
   if (!named_clock) refuse("ts.serve.clock", "'{}' is neither wall nor model", clock);
   request->clock = *named_clock;
+  if (!lua_isnoneornil(L, 4)) {
+    request->draft_model =
+        lua_kit::check_object<lm_lua::LoadedModel>(L, 4, "ts.serve.real.draft_model")->model;
+  }
   serving_lua::RealServer real;
   if (request->clock == run::ServeClock::wall) {
     const lm::LanguageModel& model = *request->model;

@@ -16,6 +16,7 @@ std::vector<Ended> EngineCore::take_ends(Ticks now, Executor& executor) {
   account(now);
   while (const auto done = executor.finished()) {
     const auto result_of = [&](std::size_t i) { return done->generated[i]; };
+    if (on_step) on_step(under_way(0), done->times);
     finish(done->times, result_of, ended);
     has_ended_ = true;
   }

@@ -28,6 +28,8 @@ struct RealServer {
 void register_served(lua_State* L);
 /// replay(path or served): what ts.replay gives.
 int replay(lua_State* L);
+/// views(path or served): of that, lines of JSON, each an EngineView.
+int views(lua_State* L);
 
 }  // namespace tessera::serving_lua
 

@@ -18,6 +18,7 @@ void register_serving(lua_State* L) {
                            {{"engine", lua_kit::guarded<new_engine>},
                             {"traffic", lua_kit::guarded<new_traffic>},
                             {"replay", lua_kit::guarded<replay>},
+                            {"views", lua_kit::guarded<views>},
                             {"schedulers", lua_kit::guarded<scheduler_list>},
                             {"scheduler_fields", lua_kit::guarded<scheduler_fields>},
                             {"scheduler_error", lua_kit::guarded<scheduler_error>},

@@ -197,8 +197,8 @@ class BatchSimulation {
     make_traffic();
     SimulationOptions options;
     options.record_passes = record_spans_;
-    options.on_step = [this](const Batch& batch, const StepTimes& times,
-                             const std::vector<Pass>& passes) { note(batch, times, passes); };
+    options.on_step = [this](const EngineCore&, const Work& work, const StepTimes& times,
+                             const std::vector<Pass>& passes) { note(work.batch, times, passes); };
     log_ = simulate(deployment(), traffic_, std::move(options));
     if (!log_.cut_off.empty()) throw Error(ErrorCode::out_of_range, log_.cut_off, "pipeline");
     return summary();

@@ -9,6 +9,16 @@
 #include "tessera/serving/engine_setup.h"
 
 namespace tessera::serving {
+namespace {
+
+BlockManager::Options kv_of(const Replica& replica, const SimulationOptions& options) {
+  BlockManager::Options kv = kv_options(replica);
+  kv.named = options.named_blocks;
+  return kv;
+}
+
+}  // namespace
+
 EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
                      const SimulationOptions& options, std::int32_t number, Log& log,
                      DeviceClocks& clocks, bool shared)
@@ -20,8 +30,8 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
       prefill_only_(replica.role == Role::prefill),
-      core_(scheduler_of(replica, kv_options(replica)), Ledger(log, number, options.record_steps),
-            {.num_stages = num_stages_}),
+      core_(scheduler_of(replica, kv_of(replica, options)),
+            Ledger(log, number, options.record_steps), {.num_stages = num_stages_}),
       stretches_(core_.scheduler()),
       stages_(*replica.cost, swap_per_block(replica)) {
   for (std::size_t k = 0; k < replica.devices.size(); ++k) {
@@ -225,7 +235,7 @@ void EngineRun::end_step(Ticks now, std::vector<Ended>& ended) {
     if (flight.is_followed) take_next(work, core_.under_way(1), flights_.front().times);
   }
   leave_before_end(work.batch);
-  if (options_.on_step) options_.on_step(work.batch, flight.times, flight.passes);
+  if (options_.on_step) options_.on_step(core_, work, flight.times, flight.passes);
   const std::int64_t step = work.step;
   const auto result_of = [&](std::size_t i) { return generate(work.batch.items[i], step); };
   core_.finish(flight.times, result_of, ended);

@@ -6,6 +6,7 @@ local http = require "tessera.http"
 local on_disk = require "tessera.cli.on_disk"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
+local view = require "tessera.serving.view"
 
 local M = {}
 
@@ -39,14 +40,30 @@ end
 local function engine_of(given)
   local engine = of_table(given, "ts.engine", { host = true })
   engine.max_num_batched_tokens = engine.max_num_batched_tokens or default_of "max_num_batched_tokens"
-  if given.num_speculative_tokens and not given.speculative_method then
-    core.raise("usage", "say how they are drafted: --speculative-method ngram", "--num-speculative-tokens")
+  local method = given.speculative_method or given.speculative_model and "draft_model"
+  if given.num_speculative_tokens and not method then
+    core.raise("usage", "say how they are drafted: --speculative-method ngram, or --speculative-model DIR",
+      "--num-speculative-tokens")
   end
-  if given.speculative_method then
-    engine.speculative = { method = given.speculative_method, acceptance = 0.5,
+  if (method == "draft_model") ~= (given.speculative_model ~= nil) then
+    core.raise("usage", method == "draft_model" and "say which model drafts: --speculative-model DIR"
+      or "a model drafts by --speculative-method draft_model", "--speculative-method")
+  end
+  if given.speculative_bitwidths and not given.speculative_model then
+    core.raise("usage", "they are of a draft model: --speculative-model DIR", "--speculative-bitwidths")
+  end
+  if method then
+    engine.speculative = { method = method, acceptance = 0.5,
       num_tokens = given.num_speculative_tokens or default_of "num_speculative_tokens" }
   end
   return engine
+end
+
+-- On the model's threads and in its type.
+local function draft_model_of(given, model_options)
+  local bits = given.speculative_bitwidths
+  return ts.language_model { path = given.speculative_model, threads = model_options.threads,
+    dtype = model_options.dtype, bitwidths = bits and (#bits == 1 and bits[1] or bits) }
 end
 
 --- @param given table the flags; names: the model, or a plan
@@ -59,12 +76,13 @@ function M.main(given)
   model_options.plan = plan
   local engine = ts.engine(engine_of(given))
   local model = ts.language_model(model_options)
+  local draft_model = given.speculative_model and draft_model_of(given, model_options)
   local why, served = http.serve(model, engine, options, function(name, address, port, blocks, size)
     local text = ("%s\n%d KV blocks of %d tokens\n"):format(tostring(model), blocks, size)
     terminal.err:write(host.wrapped("stderr", text))
     terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
     terminal.out:flush()
-  end)
+  end, view.page(), draft_model or nil)
   if served then
     ts.report(served, given.report)
     terminal.err:write(host.wrapped("stderr", ("wrote %s\n"):format(given.report)))

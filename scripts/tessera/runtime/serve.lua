@@ -39,6 +39,10 @@ return function(deployment, traffic, options)
   if type(real) ~= "table" then core.refuse(path, "a table belongs here: { path = DIR, ... }") end
   if host.sandboxed then core.raise("unsupported", "the sandbox has no runtime: ts.serve simulates there", path) end
   local serving, model = split(real)
-  local server = require("tessera.run").server(model_of(model), serving, options.clock or "wall")
+  local draft = serving.draft_model
+  serving.draft_model = nil
+  if type(draft) == "string" then draft = { path = draft } end
+  if type(draft) == "table" then draft = model_of(draft) end
+  local server = require("tessera.run").server(model_of(model), serving, options.clock or "wall", draft)
   return solver.serve(deployment, traffic, options, server)
 end

@@ -84,7 +84,8 @@ class TestServer {
         *server_, *engine, premises_, *metrics_,
         Service::Options{.api_key = options_.api_key,
                          .listens_on = options_.api_key.empty() ? "127.0.0.1" : "",
-                         .max_unfinished = options_.max_waiting + options_.max_num_seqs});
+                         .max_unfinished = options_.max_waiting + options_.max_num_seqs,
+                         .page = "<p>page</p>"});
     server_->start(*service);
     port = server_->port();
     loop_ = std::thread([this] { engine->run(); });

@@ -113,8 +113,16 @@ const OptionTable& serve_verb_options() {
     t.options.push_back({.name = "speculative_method",
                          .type = OptionType::text,
                          .doc = "Drafts tokens, which a step verifies: ngram, from what the text "
-                                "has said before",
-                         .choices = {"ngram"}});
+                                "has said before, or draft_model",
+                         .choices = {"ngram", "draft_model"}});
+    t.options.push_back(
+        as_text("speculative_model", "Draft model of the same tokens, a folder or a .gguf file"));
+    t.options.push_back({.name = "speculative_bitwidths",
+                         .type = OptionType::integer_list,
+                         .doc = "Of the draft model, as --bitwidths",
+                         .unit = "bits",
+                         .min = 3,
+                         .max = 16});
     t.options.push_back({.name = "num_speculative_tokens",
                          .type = OptionType::integer,
                          .doc = "Drafted a step and request",

@@ -1,5 +1,5 @@
 // Verbs that show or copy what ships, and what does not: `tessera examples`, `tessera data`,
-// `tessera man`.
+// `tessera man`, `tessera view`.
 
 #include "verbs.h"
 
@@ -30,6 +30,16 @@ const OptionTable& data_options() {
            .type = boolean,
            .doc = "Compares the SHA-256 of every file with the one that is recorded"},
       }};
+  return options;
+}
+
+const OptionTable& view_verb_options() {
+  static const OptionTable options{
+      "tessera view",
+      "Writes a step log, of tessera serve --step-log or served:save_trace, as the page that the "
+      "server has at /, which plays it",
+      "",
+      {as_text("out", "File to write; default: the log's name with .html")}};
   return options;
 }
 

@@ -106,6 +106,21 @@ struct NoCost final : StepCost {
   std::size_t stages_;
 };
 
+/// At the end of steps that are far enough from each other, so that a page of them is no film of
+/// hours.
+void show(const std::function<void(EngineView)>& on_view, Ticks end, SimulationOptions& options) {
+  constexpr Ticks kMostViews = 600;
+  options.named_blocks = true;
+  options.on_step = [&on_view, gap = end / kMostViews, next = Ticks{0}, viewer = EngineViewer()](
+                        const EngineCore& core, const Work& work, const StepTimes& times,
+                        const std::vector<Pass>&) mutable {
+    viewer.step(work, times);
+    if (times.end < next) return;
+    next = times.end + gap;
+    on_view(viewer.take(core, times.end));
+  };
+}
+
 // ------------------------------------------------------------------------------------- comparing
 
 class Difference {
@@ -230,7 +245,7 @@ ReplayCard replay_card(const Served& served) {
 }
 
 Replay replay(const ReplayCard& card, const Log& log, MakeScheduler make_scheduler,
-              std::function<void()> poll) {
+              std::function<void()> poll, std::function<void(EngineView)> on_view) {
   Replica engine;
   engine.name = log.replicas.empty() ? "engine" : log.replicas.front().name;
   engine.engine = card.engine;
@@ -261,6 +276,7 @@ Replay replay(const ReplayCard& card, const Log& log, MakeScheduler make_schedul
   options.recorded = &recorded;
   options.most_steps = 2 * std::ssize(log.steps) + 1000;  // beyond them it is another run
   if (poll) options.poll = [&](std::int64_t) { poll(); };
+  if (on_view) show(on_view, recorded.end, options);
   const Log again = simulate(deployment, traffic, options);
   Replay result{.num_steps = std::ssize(log.steps), .num_requests = std::ssize(log.requests)};
   std::string difference = first_difference(log, again);

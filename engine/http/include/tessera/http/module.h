@@ -22,9 +22,11 @@ struct Listening {
 
 struct ServeRequest {
   std::shared_ptr<const lm::LanguageModel> model;
+  std::shared_ptr<const lm::LanguageModel> draft_model = nullptr;  ///< that guesses for it
   serving::Replica engine;  ///< kv_blocks 0: what its seats can use, within a tenth of the memory
   ServerOptions options;
   std::string api_key = {};  ///< that clients show; empty: none
+  std::string page = {};     ///< HTML for a browser at /, which shows what comes from /events
   std::function<void(const Listening&)> on_listening = {};
   /// Called at the end with all that happened, which is kept in memory until then; empty: nothing
   /// is kept but for a step log.

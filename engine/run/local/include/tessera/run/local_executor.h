@@ -17,6 +17,15 @@
 
 namespace tessera::run {
 
+class Drafter;
+
+/// Tokens that were guessed for a request, and what each was drawn from.
+struct Drafts {
+  std::vector<std::int32_t> tokens = {};
+  /// [tokens][vocab_size]; empty: nothing drew them, they are likely ones.
+  std::vector<double> probabilities = {};
+};
+
 /// Runs the steps of one engine on a model in this process, one after the other on the thread that
 /// calls it.
 class LocalExecutor final : public SessionExecutor {
@@ -24,13 +33,16 @@ class LocalExecutor final : public SessionExecutor {
   struct Options {
     std::int64_t kv_blocks = 1, block_size = lm::kBlockTokens;
     std::unordered_set<std::int32_t> stop_tokens = {};
-    /// Tokens that are guessed for a step at most, from what a request's text has said before.
+    /// Tokens that are guessed for a step at most, by the draft model, or where there is none from
+    /// what a request's text has said before.
     std::int64_t num_drafts = 0;
+    std::shared_ptr<const lm::LanguageModel> draft_model = nullptr;
   };
   /// @param model_times steps end when these say so, on a clock that waits for that; null: when
   /// they are computed
   LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Options options,
                 const LiveClock& clock, serving::StageClocks* model_times = nullptr);
+  ~LocalExecutor() override;
 
   void launch(const serving::Work& work) override;
   std::optional<serving::Done> finished() override;
@@ -56,7 +68,7 @@ class LocalExecutor final : public SessionExecutor {
   };
   struct Drawing {  ///< what a request's tokens are drawn with
     lm::Sampler sampler;
-    std::vector<std::int32_t> drafts = {};
+    Drafts drafts = {};
   };
 
   void compute(UnderWay& step);
@@ -65,10 +77,15 @@ class LocalExecutor final : public SessionExecutor {
   void fill_in(const serving::BatchItem& item, Part& part, const Session& session);
   void draw(const UnderWay& step);
   bool put_token(Session& session, std::int32_t token, std::int64_t row) const;
-  serving::Generated verify(std::int64_t request, std::int32_t token, std::int64_t row,
-                            std::int64_t num_drafts);
+  bool is_drawn_by_rule(std::int64_t request, const Part& part);
+  std::int32_t next_token(const Session& session, Drawing& drawing, std::int64_t row,
+                          std::int64_t passed);
+  serving::Generated verify(std::int64_t request, std::optional<std::int32_t> token,
+                            const Part& part);
+  void look_up_drafts(std::int64_t request, serving::Generated& g);
+  void draft(const UnderWay& step);
   Drawing& drawing_of(std::int64_t request, const Session& session);
-  void gone(std::int64_t request) override { drawings_.erase(request); }
+  void gone(std::int64_t request) override;
   std::span<const float> logits_of(std::int64_t row) const;
 
   std::shared_ptr<const lm::LanguageModel> model_;
@@ -76,6 +93,7 @@ class LocalExecutor final : public SessionExecutor {
   const LiveClock& clock_;
   serving::StageClocks* model_times_;
   std::unique_ptr<lm::KvCache> cache_;
+  std::unique_ptr<Drafter> drafter_;
   std::unordered_map<serving::Block, std::vector<std::byte>> host_;  ///< blocks swapped out
   std::unordered_map<std::int64_t, Drawing> drawings_;               ///< by request
   std::deque<UnderWay> under_way_;

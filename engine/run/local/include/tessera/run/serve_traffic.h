@@ -24,6 +24,7 @@ enum class ServeClock {
 
 struct ServeRequest {
   std::shared_ptr<const lm::LanguageModel> model;
+  std::shared_ptr<const lm::LanguageModel> draft_model = nullptr;  ///< that guesses for it
   ServeClock clock = ServeClock::wall;
   lm::SamplingOptions sampling = {.temperature = 0};  ///< request i (from 0) draws by seed + i
   std::uint64_t token_seed = 0;                       ///< of the prompts' tokens

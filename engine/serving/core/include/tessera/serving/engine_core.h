@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,6 +64,10 @@ class EngineCore {
   const Ledger& ledger() const { return ledger_; }
   Ledger& ledger() { return ledger_; }
 
+  /// Told of each step of an executor that is done, before its results are taken: who was computed
+  /// still has its blocks.
+  std::function<void(const Work&, const StepTimes&)> on_step = {};
+
   /// Steps that are done. @return requests that ended with them
   std::vector<Ended> take_ends(Ticks now, Executor& executor);
   /// Decides steps while there is room, where something happened since it was last called, or it is
@@ -82,6 +87,11 @@ class EngineCore {
   bool withdraw(std::int64_t request, Ticks now);
   /// All that are here, by number.
   std::vector<std::int64_t> requests() const;
+  /// Calls visit(sequence) for each of them, in any order.
+  template <class Visit>
+  void for_each_request(Visit&& visit) const {
+    for (const auto& [request, slot] : slots_) visit(scheduler_->sequence(slot));
+  }
   /// Gives back what a held request has.
   void let_go(std::int64_t request, Ticks now);
 

@@ -9,6 +9,7 @@
 
 #include "tessera/core/record.h"
 #include "tessera/serving/deployment.h"
+#include "tessera/serving/engine_view.h"
 #include "tessera/serving/log.h"
 
 namespace tessera::serving {
@@ -49,11 +50,12 @@ struct Replay {
 /// Simulates the engine with the starts and ends of its steps, arrivals, cancels, draft counts and
 /// accepted drafts of the log. Decisions, blocks, preemptions and ends have to be the same.
 /// @param poll called now and then; throws to end it
+/// @param on_view given the engine as it was, some hundreds of times over the run
 /// @throws Error{out_of_range} for a run of more tokens than fit, Error{not_found} for a scheduler
 /// that is not there
 Replay replay(const ReplayCard& card, const Log& log,
               MakeScheduler make_scheduler = Replica::make_scheduler_of_engine,
-              std::function<void()> poll = {});
+              std::function<void()> poll = {}, std::function<void(EngineView)> on_view = {});
 
 /// What first differs between a run and another one of it, steps first; empty: nothing does. Of a
 /// run that was cut off its steps count, and requests that had ended.

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tessera/serving/deployment.h"
-#include "tessera/serving/ledger.h"
+#include "tessera/serving/engine_core.h"
 #include "tessera/serving/log.h"
 #include "tessera/serving/recorded.h"
 #include "tessera/serving/stage_clocks.h"
@@ -25,9 +25,12 @@ struct SimulationOptions {
   std::int64_t most_steps = 2'000'000'000;  ///< and stretches; then log.cut_off says so
   /// Called when a request has ended; false ends the run (log.cut_off says so).
   std::function<bool(const RequestRecord&, std::int64_t request)> on_end;
-  /// Called when a step has ended; where `record_passes` with its passes over the stages and the
-  /// links between them: of stage s number 2 s, of the link after it 2 s + 1.
-  std::function<void(const Batch&, const StepTimes&, const std::vector<Pass>&)> on_step;
+  /// Called when a step has ended, before its engine hears of it; where `record_passes` with its
+  /// passes over the stages and the links between them: of stage s number 2 s, of the link after it
+  /// 2 s + 1.
+  std::function<void(const EngineCore&, const Work&, const StepTimes&, const std::vector<Pass>&)>
+      on_step;
+  bool named_blocks = false;  ///< as BlockManager::Options::named, for who looks at them there
   /// Called now and then, with the requests that have ended; throws to end the run.
   std::function<void(std::int64_t num_ended)> poll;
 };
