@@ -3,6 +3,9 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <thread>
 
 #include "http_client.h"
@@ -51,13 +54,17 @@ Answer ask(std::int32_t port, const std::string& request) {
   return answer_of(client.receive_all());
 }
 
+/// Flags of a server of the model.
+std::vector<std::string> of_model() { return {model(), "--threads", "1"}; }
+
 /// A server, and what is done with it once it says that it serves; it is told to end afterwards.
 Process served(std::vector<std::string> flags,
-               const std::function<void(std::int32_t port, pid_t pid)>& use, bool ends = true) {
+               const std::function<void(std::int32_t port, pid_t pid)>& use, bool ends = true,
+               const std::vector<std::string>& of = of_model()) {
   Port port;
   port.free();
-  std::vector<std::string> words{"serve",     model(), "--port", std::to_string(port.number()),
-                                 "--threads", "1"};
+  std::vector<std::string> words{"serve", "--port", std::to_string(port.number())};
+  words.insert(words.end(), of.begin(), of.end());
   words.insert(words.end(), flags.begin(), flags.end());
   std::thread user;
   ProcessSetup setup;
@@ -174,6 +181,99 @@ TEST(ServeProgram, ASecondSignalEndsWhatIsUnderWay) {
   EXPECT_EQ(p.status, 1);
   EXPECT_THAT(p.err, HasSubstr("requests were ended with an error"));
   EXPECT_THAT(rest, HasSubstr("\"error\""));
+}
+
+// Processes of a server's stages, by rank.
+std::map<int, pid_t> stages_of(pid_t server) {
+  std::map<int, pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream status(entry.path() / "status");
+    std::string line;
+    bool is_child = false;
+    while (std::getline(status, line)) is_child |= line == fmt::format("PPid:\t{}", server);
+    if (!is_child) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t at = words.find(std::string("--rank") + '\0');
+    if (at != std::string::npos) found[std::stoi(words.substr(at + 7))] = std::stoi(name);
+  }
+  return found;
+}
+
+class ServeStages : public FolderTest {
+ protected:
+  // Of two stages.
+  std::string plan() {
+    const std::string script = file("plan.lua", fmt::format(R"lua(
+local ts = require "tessera"
+local shape = ts.model {{ config = "{0}/config.json" }}
+local first, second = {{}}, {{}}
+for i = 1, shape.num_layers do table.insert(i * 2 <= shape.num_layers and first or second, 8) end
+local problem = ts.problem {{ model = "{0}", cluster = "2xT4-16G", bitwidths = {{ 8 }},
+  workload = {{ prompt_tokens = 60, output_tokens = 40, batch_size = 4 }} }}
+assert(ts.plan(problem, {{ planner = "manual", prefill_micro_batch_size = 2, decode_micro_batch_size = 2,
+  stages = {{ {{ device = "T4-16G", bitwidths = first }}, {{ device = "T4-16G", bitwidths = second }} }} }})):save(
+  require("tessera.host").arguments[1])
+)lua",
+                                                            model()));
+    const Process made = run_program({script, path("plan.json")});
+    EXPECT_EQ(made.status, 0) << made.err;
+    return path("plan.json");
+  }
+};
+
+// Fault 10: a dead worker takes nobody along. Streams go on with the same text.
+TEST_F(ServeStages, ComeBackWhenOneDies) {
+  const std::string saved = plan();
+  const Process alone =
+      run_program({"generate", model(), "the cat", "--plan", saved, "--max-tokens", "120",
+                   "--temperature", "0", "--threads", "1", "--ignore-stop-tokens", "--json"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const std::string text = Json::parse(alone.out)["text"].get<std::string>();
+  const std::string body =
+      R"({"prompt":"the cat","max_tokens":120,"temperature":0,"ignore_eos":true,"stream":true})";
+  const auto whole = [](const std::string& answer) {
+    std::string all;
+    for (const std::string& event : events_of(answer_of(answer).body)) {
+      if (event == "[DONE]") return all;
+      all += Json::parse(event)["choices"][0]["text"].get<std::string>();
+    }
+    return all + " and no [DONE]";
+  };
+  const Process p = served(
+      {},
+      [&](auto port, pid_t pid) {
+        EXPECT_EQ(ask(port, get("/health")).status, 200);
+        for (const int rank : {1, 0}) {
+          std::vector<std::unique_ptr<Client>> clients;
+          for (int i = 0; i < 3; ++i) {
+            clients.push_back(std::make_unique<Client>(port));
+            clients.back()->send(post("/v1/completions", body));
+          }
+          std::string begun = clients[0]->receive(
+              [](const std::string& in) { return in.find("data:") != std::string::npos; });
+          const auto stages = stages_of(pid);
+          ASSERT_EQ(stages.size(), 2u);
+          kill(stages.at(rank), SIGKILL);
+          EXPECT_EQ(whole(begun + clients[0]->receive_all(60'000)), text);
+          for (int i = 1; i < 3; ++i)
+            EXPECT_EQ(whole(clients[static_cast<std::size_t>(i)]->receive_all(60'000)), text);
+          EXPECT_EQ(ask(port, get("/health")).status, 200);
+          EXPECT_NE(stages_of(pid).at(rank), stages.at(rank));
+        }
+        const Answer refused = ask(port, post("/v1/completions", R"({"prompt":"a","logprobs":1})"));
+        EXPECT_EQ(refused.status, 400);
+        EXPECT_EQ(refused.param(), "\"logprobs\"");
+        const std::string metrics = ask(port, get("/metrics")).body;
+        EXPECT_THAT(metrics, HasSubstr("num_requests_running{model_name=\"grammar-opt-5m\"} 0\n"));
+        EXPECT_THAT(metrics, HasSubstr("kv_cache_usage_perc{model_name=\"grammar-opt-5m\"} 0\n"));
+      },
+      true, {saved, "--model", model(), "--device", "cpu"});
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.err, HasSubstr("signal 9"));
+  EXPECT_THAT(p.err, HasSubstr("restarted"));
 }
 
 class ServeRefuses : public FolderTest {

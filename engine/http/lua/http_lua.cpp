@@ -8,12 +8,14 @@
 #include "core_lua.h"
 #include "engine_lua.h"
 #include "lm_lua.h"
+#include "run_lua.h"
 #include "scheduler_lua.h"
 #include "served_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/text.h"
 #include "tessera/http/module.h"
+#include "tessera/lm/module.h"
 #include "tessera/lua_kit/function.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
@@ -33,19 +35,24 @@ http::ServerOptions options_at(lua_State* L, int index) {
   return read;
 }
 
-/// A step whose time nobody asks for: the engine takes the machine's.
+/// Steps whose times nobody asks for: the engine takes the machine's.
 struct NoCost final : serving::StepCost {
-  std::size_t num_stages() const override { return 1; }
+  explicit NoCost(std::size_t stages) : stages_(stages) {}
+  std::size_t num_stages() const override { return stages_; }
   serving::Ticks stage(const serving::StepLoad&, std::size_t) const override { return 0; }
   std::optional<serving::DecodeLine> decode_line(std::int64_t, std::int64_t) const override {
     return std::nullopt;
   }
+
+ private:
+  std::size_t stages_;
 };
 
-serving::Replica engine_at(lua_State* L, int index, const lm::LanguageModel& model) {
+serving::Replica engine_at(lua_State* L, int index, const lm::LanguageModel& model,
+                           std::size_t stages = 1) {
   serving::Replica engine{.name = model.shape().name,
                           .engine = serving_lua::engine_argument(L, index, "tessera serve"),
-                          .cost = std::make_shared<NoCost>(),
+                          .cost = std::make_shared<NoCost>(stages),
                           .make_scheduler = serving_lua::scheduler_maker(L)};
   engine.kv_blocks = engine.engine.kv_blocks.value_or(0);
   return engine;
@@ -87,21 +94,10 @@ void push_record(lua_State* L, serving::Served record, const std::string& name) 
   lua_kit::push_object<serving::Served>(L, std::move(served));
 }
 
-/// serve(model, engine, options, on_listening, page, draft_model?): until it is told to end; why it
-/// ended otherwise, or "", and where options has a report what was served.
-int serve(lua_State* L) {
-  const auto loaded = lua_kit::check_object<lm_lua::LoadedModel>(L, 1, "tessera serve");
-  http::ServeRequest request{.model = loaded->model,
-                             .engine = engine_at(L, 2, *loaded->model),
-                             .options = options_at(L, 3)};
-  request.api_key = key_of(request.options);
-  request.page = lua_kit::check_text(L, 5, "page");
-  if (!lua_isnoneornil(L, 6)) {
-    request.draft_model =
-        lua_kit::check_object<lm_lua::LoadedModel>(L, 6, "speculative_model")->model;
-  }
-  auto function = std::make_shared<lua_kit::LuaFunction>(L, 4, "on_listening");
-  request.on_listening = [function](const http::Listening& now) {
+// Told when it listens: the function at an index.
+std::function<void(const http::Listening&)> on_listening_at(lua_State* L, int index) {
+  auto function = std::make_shared<lua_kit::LuaFunction>(L, index, "on_listening");
+  return [function](const http::Listening& now) {
     lua_State* state = function->state();
     lua_kit::push_text(state, now.name);
     lua_kit::push_text(state, now.host);
@@ -110,14 +106,58 @@ int serve(lua_State* L) {
     lua_kit::push_integer(state, now.block_size);
     function->call(5, 0);
   };
+}
+
+// Until it is told to end; pushes why it ended otherwise, or "", and where options has a report
+// what was served.
+int push_served(lua_State* L, http::ServeRequest request) {
   std::optional<serving::Served> record;
   if (!request.options.report.empty()) {
     request.on_record = [&record](serving::Served served) { record = std::move(served); };
   }
   lua_kit::push_text(L, http::module().serve(request));
   if (!record) return 1;
-  push_record(L, std::move(*record), loaded->model->shape().name);
+  push_record(L, std::move(*record), request.model->shape().name);
   return 2;
+}
+
+/// serve(options, on_listening, page, engine, model, draft_model?): as push_served.
+int serve(lua_State* L) {
+  const auto loaded = lua_kit::check_object<lm_lua::LoadedModel>(L, 5, "tessera serve");
+  http::ServeRequest request{.model = loaded->model,
+                             .engine = engine_at(L, 4, *loaded->model),
+                             .options = options_at(L, 1)};
+  request.api_key = key_of(request.options);
+  request.page = lua_kit::check_text(L, 3, "page");
+  request.on_listening = on_listening_at(L, 2);
+  if (!lua_isnoneornil(L, 6)) {
+    request.draft_model =
+        lua_kit::check_object<lm_lua::LoadedModel>(L, 6, "speculative_model")->model;
+  }
+  return push_served(L, std::move(request));
+}
+
+/// serve_stages(options, on_listening, page, engine, ...): the same of a model whose layers are in
+/// stages, by what tessera.run's execute takes.
+int serve_stages(lua_State* L) {
+  run::ExecuteRequest stages = run_lua::read_execute_request(L, 5);
+  stages.interrupted = {};
+  lm::LoadRequest no_layers = stages.model;
+  no_layers.last_layer = 0;
+  no_layers.with_embedding = no_layers.with_head = false;
+  no_layers.layers.clear();
+  no_layers.device = "cpu";
+  const auto model = lm::module().load(no_layers);
+  std::size_t num_stages = 1;
+  for (const run::EngineRequest& engine : stages.engines) num_stages = engine.stages.size();
+  http::ServeRequest request{.model = model,
+                             .stages = std::move(stages),
+                             .engine = engine_at(L, 4, *model, num_stages),
+                             .options = options_at(L, 1)};
+  request.api_key = key_of(request.options);
+  request.page = lua_kit::check_text(L, 3, "page");
+  request.on_listening = on_listening_at(L, 2);
+  return push_served(L, std::move(request));
 }
 
 }  // namespace
@@ -132,7 +172,8 @@ void register_http(lua_State* L) {
   lua_kit::register_module(L, "tessera.http",
                            {{"check", lua_kit::guarded<check>},
                             {"option_names", lua_kit::guarded<option_names>},
-                            {"serve", lua_kit::guarded<serve>}});
+                            {"serve", lua_kit::guarded<serve>},
+                            {"serve_stages", lua_kit::guarded<serve_stages>}});
 }
 
 }  // namespace tessera::http_lua

@@ -9,7 +9,7 @@
 
 #include "api_request.h"
 #include "choice_text.h"
-#include "engine_loop.h"
+#include "engine.h"
 #include "exchange.h"
 #include "metrics.h"
 #include "tessera/core/json.h"

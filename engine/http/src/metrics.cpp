@@ -66,6 +66,9 @@ class Metrics::Registry {
   Counter& preemptions = counter("vllm:num_preemptions_total", "Requests preempted.");
   Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Tokens of prompts.");
   Counter& generated = counter("vllm:generation_tokens_total", "Tokens generated.");
+  Counter& drafts = counter("vllm:spec_decode_num_drafts_total", "Times that tokens were drafted.");
+  Counter& drafted = counter("vllm:spec_decode_num_draft_tokens_total", "Tokens drafted.");
+  Counter& accepted = counter("vllm:spec_decode_num_accepted_tokens_total", "Drafts that passed.");
   std::array<Counter*, kReasons.size()> success = [this] {
     std::array<Counter*, kReasons.size()> all{};
     for (std::size_t i = 0; i < kReasons.size(); ++i) {
@@ -165,6 +168,9 @@ std::string Metrics::text(const EngineState& engine) {
   raise(r.prefix_queries, engine.counts.prefix_queries);
   raise(r.prefix_hits, engine.counts.prefix_hits);
   raise(r.preemptions, engine.counts.num_preemptions);
+  raise(r.drafts, engine.num_drafts);
+  raise(r.drafted, engine.drafted);
+  raise(r.accepted, engine.accepted);
   return r.text();
 }
 

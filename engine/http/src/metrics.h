@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "engine_loop.h"
+#include "engine.h"
 
 namespace tessera::http {
 

@@ -70,6 +70,22 @@ std::string render(const Premises& premises, const ApiRequest& request) {
        .variables = request.chat_template_kwargs});
 }
 
+void check_for_stages(const run::Prompt& pattern) {
+  const lm::Adjustments& a = pattern.adjustments;
+  const char* param = pattern.num_top            ? "logprobs"
+                      : !a.bias.empty()          ? "logit_bias"
+                      : a.min_tokens > 0         ? "min_tokens"
+                      : a.frequency_penalty != 0 ? "frequency_penalty"
+                      : a.presence_penalty != 0  ? "presence_penalty"
+                                                 : nullptr;
+  if (param == nullptr) return;
+  throw Refusal(400,
+                fmt::format("{}: this server's model is in stages, whose last one draws by "
+                            "temperature, top_k, top_p and repetition_penalty alone",
+                            param),
+                param);
+}
+
 void set_sampling(const Premises& premises, const ApiRequest& request, Prepared& prepared) {
   run::Prompt& pattern = prepared.pattern;
   pattern.sampling = {.temperature = request.temperature,
@@ -94,6 +110,7 @@ void set_sampling(const Premises& premises, const ApiRequest& request, Prepared&
   }
   adjustments.frequency_penalty = request.frequency_penalty;
   adjustments.presence_penalty = request.presence_penalty;
+  if (premises.in_stages) check_for_stages(pattern);
   prepared.seed = request.seed ? static_cast<std::uint64_t>(*request.seed) : std::random_device{}();
 }
 

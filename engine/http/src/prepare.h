@@ -19,6 +19,7 @@ struct Premises {
   std::int64_t max_kv_tokens = 0;  ///< that the KV cache holds
   std::optional<chat::ChatTemplate> chat_template = {};
   std::string why_no_chat = {};  ///< where there is none
+  bool in_stages = false;        ///< whose last one draws, by fewer options
   chat::SpecialTokens special = {};
 };
 

@@ -11,6 +11,7 @@
 #include "engine_loop.h"
 #include "http_server.h"
 #include "metrics.h"
+#include "pipeline_loop.h"
 #include "service.h"
 #include "tessera/core/error.h"
 #include "tessera/core/files.h"
@@ -54,6 +55,7 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
   }
   premises.max_model_len = engine.engine.max_model_len;
   premises.max_kv_tokens = engine.kv_tokens();
+  premises.in_stages = request.stages.has_value();
   model.tokens();  // a folder without any is refused here
   try {
     const chat::ModelTemplate found = chat::template_of_model(path);
@@ -88,6 +90,20 @@ serving::Replica engine_for(const ServeRequest& request) {
   return run::engine_of(deployment, model, "tessera serve", draft_model);
 }
 
+bool records(const ServeRequest& request) {
+  return !request.options.step_log.empty() || request.on_record;
+}
+
+std::unique_ptr<Engine> make_engine(const ServeRequest& request, const serving::Replica& replica,
+                                    std::function<void(News)> tell) {
+  if (request.stages) {
+    return std::make_unique<PipelineLoop>(*request.stages, replica, std::move(tell),
+                                          records(request));
+  }
+  return std::make_unique<EngineLoop>(request.model, replica, std::move(tell), records(request),
+                                      request.draft_model);
+}
+
 void write_step_log(const serving::Served& served, const std::string& path) {
   if (served.log.steps.empty() || path.empty()) return;
   const serving::ReplayCard card = serving::replay_card(served);
@@ -109,13 +125,10 @@ std::string serve(const ServeRequest& request) {
   const Premises premises = premises_of(request, replica);
   Metrics metrics(premises.name, replica.engine, replica.kv_blocks);
   Service* told = nullptr;
-  const bool records = !request.options.step_log.empty() || request.on_record;
-  EngineLoop engine(
-      request.model, replica,
-      [&](News news) {
-        server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
-      },
-      records, request.draft_model);
+  const std::unique_ptr<Engine> made = make_engine(request, replica, [&](News news) {
+    server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
+  });
+  Engine& engine = *made;
   const bool is_open = !request.api_key.empty() || !server.is_loopback();
   Service service(server, engine, premises, metrics,
                   {.api_key = request.api_key,
@@ -136,22 +149,24 @@ std::string serve(const ServeRequest& request) {
     server.drain();
     server.post_after(HttpServer::Seconds(request.options.shutdown_timeout_s), end);
   });
-  server.start(service);
-  if (request.on_listening) {
-    request.on_listening({.name = premises.name,
-                          .host = server.address(),
-                          .port = server.port(),
-                          .kv_blocks = replica.kv_blocks,
-                          .block_size = replica.engine.block_size});
-  }
+  const auto listen = [&] {
+    server.start(service);
+    if (request.on_listening) {
+      request.on_listening({.name = premises.name,
+                            .host = server.address(),
+                            .port = server.port(),
+                            .kv_blocks = replica.kv_blocks,
+                            .block_size = replica.engine.block_size});
+    }
+  };
   try {
-    engine.run();
+    engine.run(listen);
   } catch (const std::exception& error) {
     why = error.what();
     server.post([&] { service.fail_all(500, why); });
   }
   server.stop();
-  if (records) {
+  if (records(request)) {
     serving::Served served = engine.take_record();
     write_step_log(served, request.options.step_log);
     if (request.on_record) request.on_record(std::move(served));

@@ -49,7 +49,7 @@ bool is_json(const RequestHead& head) {
 
 }  // namespace
 
-Service::Service(HttpServer& server, EngineLoop& engine, const Premises& premises, Metrics& metrics,
+Service::Service(HttpServer& server, Engine& engine, const Premises& premises, Metrics& metrics,
                  Options options)
     : server_(server),
       engine_(engine),
@@ -132,6 +132,8 @@ void Service::get(const RequestHead& head, const std::shared_ptr<Exchange>& to) 
                                     "model", "model_not_found"));
   }
   if (is_draining_) return refuse(exchange, Refusal(503, "the server is ending"));
+  if (!engine_.state().is_ready)
+    return refuse(exchange, Refusal(503, "a stage is lost, and comes back"));
   exchange.respond(200, "", "text/plain");
 }
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "answering.h"
-#include "engine_loop.h"
+#include "engine.h"
 #include "exchange.h"
 #include "http_server.h"
 #include "metrics.h"
@@ -28,7 +28,7 @@ class Service final : public Handler {
     std::int64_t max_unfinished = 0;  ///< choices that wait or run
     std::string page = {};            ///< HTML of /
   };
-  Service(HttpServer& server, EngineLoop& engine, const Premises& premises, Metrics& metrics,
+  Service(HttpServer& server, Engine& engine, const Premises& premises, Metrics& metrics,
           Options options);
 
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange) override;
@@ -65,7 +65,7 @@ class Service final : public Handler {
   static void refuse(Exchange& exchange, const Refusal& refusal);
 
   HttpServer& server_;
-  EngineLoop& engine_;
+  Engine& engine_;
   const Premises& premises_;
   Metrics& metrics_;
   Options options_;

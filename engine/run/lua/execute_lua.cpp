@@ -221,25 +221,8 @@ int check_options(lua_State* L) {
 
 /// execute(model, options, request): a table of what came of it, and the object that traces.
 int execute(lua_State* L) {
-  const lua_kit::Options model(L, 1, lm_lua::language_model_options(), "ts.execute");
-  const lua_kit::Options options(L, 2, execute_options(), "ts.execute");
-  const RequestReader given(L, 3);
-  run::ExecuteRequest request;
-  request.model = lm_lua::read_request(model);
-  lua_kit::read_options(options, request.options);
-  lm::SamplingOptions sampling;
-  lua_kit::read_options(options, sampling);
-  request.ignore_stop_tokens = options.boolean("ignore_stop_tokens");
-  given.each("engines",
-             [&](const RequestReader& engine) { request.engines.push_back(engine_of(engine)); });
-  given.each("prompts", [&](const RequestReader& prompt) {
-    request.prompts.push_back(prompt_of(prompt, sampling));
-  });
-  request.build = given.text("build");
-  request.program = given.text("program");
-  set_callbacks(options, request);
-  set_replan(L, 3, request);
-  push_executed(L, std::make_shared<const Executed>(run::module().execute(std::move(request))));
+  push_executed(
+      L, std::make_shared<const Executed>(run::module().execute(read_execute_request(L, 1))));
   return 1;
 }
 
@@ -374,6 +357,28 @@ OptionTable make_execute_options() {
 }
 
 }  // namespace
+
+run::ExecuteRequest read_execute_request(lua_State* L, int first) {
+  const lua_kit::Options model(L, first, lm_lua::language_model_options(), "ts.execute");
+  const lua_kit::Options options(L, first + 1, execute_options(), "ts.execute");
+  const RequestReader given(L, first + 2);
+  run::ExecuteRequest request;
+  request.model = lm_lua::read_request(model);
+  lua_kit::read_options(options, request.options);
+  lm::SamplingOptions sampling;
+  lua_kit::read_options(options, sampling);
+  request.ignore_stop_tokens = options.boolean("ignore_stop_tokens");
+  given.each("engines",
+             [&](const RequestReader& engine) { request.engines.push_back(engine_of(engine)); });
+  given.each("prompts", [&](const RequestReader& prompt) {
+    request.prompts.push_back(prompt_of(prompt, sampling));
+  });
+  request.build = given.text("build");
+  request.program = given.text("program");
+  set_callbacks(options, request);
+  set_replan(L, first + 2, request);
+  return request;
+}
 
 const OptionTable& execute_options() {
   static const OptionTable table = make_execute_options();

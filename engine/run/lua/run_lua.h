@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "tessera/core/option.h"
+#include "tessera/run/execute.h"
 
 /// Plans that run, as scripts see them. Nothing here loads the runtime before a run begins.
 namespace tessera::run_lua {
@@ -11,6 +12,10 @@ namespace tessera::run_lua {
 const OptionTable& execute_options();
 /// Of `tessera stage`.
 const OptionTable& stage_options();
+
+/// What ts.execute runs, of three values from index `first` on: options of ts.language_model, those
+/// of ts.execute, and what scripts made of plan and prompts.
+run::ExecuteRequest read_execute_request(lua_State* L, int first);
 
 /// How a model serves a traffic: of `real` of ts.serve what is not of ts.language_model.
 const OptionTable& serve_real_options();

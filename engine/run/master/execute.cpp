@@ -95,7 +95,7 @@ class Run {
 
   Executed run() {
     open_journal();
-    if (is_answered()) {
+    if (!request_.online && is_answered()) {
       result_.state = JobState::done;
       return std::move(result_);
     }
@@ -109,11 +109,13 @@ class Run {
                             .num_ranks = static_cast<std::int32_t>(count_ranks(request_))});
     job.address = fmt::format("{}:{}", request_.options.host, transport.port());
     std::optional<LocalWorkers> workers;
-    JobHooks hooks;
+    JobHooks hooks = request_.online ? request_.online->hooks : JobHooks();
     // By it launchers and schedulers end a process: it ends the run and not the process, so that
     // that can say what is done and, where a stage was lost, which.
+    // A server ends by its own.
+    std::optional<SignalAction> terminated;
     is_terminated = 0;
-    const SignalAction terminated(SIGTERM, [](int) { is_terminated = 1; });
+    if (!request_.online) terminated.emplace(SIGTERM, [](int) { is_terminated = 1; });
     hooks.interrupted = [&] {
       return is_terminated != 0 || (request_.interrupted && request_.interrupted());
     };
@@ -156,7 +158,9 @@ class Run {
     for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
       if (starts(rank)) workers->start(rank);
     }
+    if (request_.online) request_.online->attach(&master, [&] { transport.wake(); });
     run_actor(master, transport);
+    if (request_.online) request_.online->attach(nullptr, {});
     if (workers) workers->stop(kGraceToEnd_s);
     if (master.raised()) std::rethrow_exception(master.raised());
     result_.load_s = static_cast<double>(transport.now() - begin - master.duration()) / kSecond;
@@ -181,12 +185,26 @@ class Run {
 
   void check() const {
     check_may_start_processes("ts.execute");
-    if (request_.prompts.empty()) refuse("prompts", "there are none");
+    if (request_.online) {
+      check_online(*request_.online);
+    } else if (request_.prompts.empty()) {
+      refuse("prompts", "there are none");
+    }
     check_stages(request_, shape_);
     check_secret(request_.options.host, !request_.options.secret_file.empty());
     for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
       check_prompt(request_.prompts[i], fmt::format("prompts[{}]", i + 1));
     }
+  }
+
+  void check_online(const Online& online) const {
+    const auto no = [](const std::string& what) {
+      refuse(ErrorCode::unsupported, "plan", "stages in processes do not serve with {}", what);
+    };
+    if (request_.engines.size() > 1) no("several engines: start a server for each");
+    if (online.engine.speculative) no("speculation");
+    if (online.engine.preemption_mode == serving::PreemptionMode::swap) no("preemption by swap");
+    if (online.engine.async_scheduling.value_or(false)) no("async_scheduling");
   }
 
   void check_prompt(const Prompt& prompt, const std::string& path) const {
@@ -296,6 +314,10 @@ class Run {
       spec.prefill_step = nanoseconds(given.prefill_step_s);
       spec.decode_step = nanoseconds(given.decode_step_s);
       spec.emulated = given.emulated;
+      if (request_.online) {
+        spec.options = request_.online->engine;
+        spec.kv_blocks = request_.online->kv_blocks;
+      }
       for (const EngineRequest::Stage& stage : given.stages) {
         spec.stages.push_back(stage_order(request_, fingerprint_, given, stage, rank));
         if (stage.attention_elsewhere > 0) {
@@ -309,6 +331,8 @@ class Run {
     if (!request_.ignore_stop_tokens) job.stop_tokens = tokens_->stop_token_ids();
     job.max_context_tokens = shape_.max_context_tokens;
     job.recover = request_.options.recover;
+    job.serves = request_.online.has_value();
+    job.records = !request_.online || request_.online->records;
     job.by_process_group = result_.transport == Carrier::c10d;
     job.start_limit = nanoseconds(request_.options.start_limit_s);
     job.step_limit = nanoseconds(request_.options.step_limit_s);

@@ -31,9 +31,11 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     serving::BlockManager::Options kv{.num_blocks = spec.kv_blocks,
                                       .block_size = spec.options.block_size,
                                       .prefix_caching = spec.options.enable_prefix_caching,
+                                      .allocation = spec.options.kv_allocation,
+                                      .max_model_len = spec.options.max_model_len,
                                       .named = true};
     serving::EngineCore core(serving::make_scheduler(spec.options, kv),
-                             serving::Ledger(log_, static_cast<std::int32_t>(e), true),
+                             serving::Ledger(log_, static_cast<std::int32_t>(e), options_.records),
                              {.num_stages = spec.stages.size(), .with_tables = true});
     std::vector<std::vector<std::int32_t>> stages(spec.stages.size());
     std::map<std::size_t, std::int32_t> attention;
@@ -58,6 +60,8 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     engine.stages = std::move(stages);
     engine.attention = std::move(attention);
     engine.ranks = std::move(all);
+    engine.executor.keep_spans(options_.records);
+    if (hooks_.tokens) engine.executor.SessionExecutor::on_tokens = hooks_.tokens;
   }
   loaded_.resize(ranks_.size());
   std::vector<double> given(engines_.size(), 0);
@@ -313,7 +317,8 @@ void Job::begin() {
     engine->live.decide(0);
     answer(*engine);
   }
-  if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
+  if (hooks_.ready) ask([&] { hooks_.ready(); });
+  if (!options_.serves && num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
 
 void Job::submit(Engine& engine, std::int64_t request, serving::Ticks now) {
@@ -325,12 +330,34 @@ void Job::submit(Engine& engine, std::int64_t request, serving::Ticks now) {
   engine.live.submit(std::move(sequence), prompt, most, now);
 }
 
+void Job::submit(serving::Sequence sequence, const Prompt& prompt, const std::string& salt) {
+  Engine& engine = *engines_.front();
+  const std::int64_t most = most_new(prompt, options_.max_context_tokens);
+  engine.live.submit(std::move(sequence), prompt, most, time(), salt);
+}
+
+void Job::cancel(std::int64_t request) { engines_.front()->live.cancel(request, time()); }
+
+void Job::go_on() {
+  Engine& engine = *engines_.front();
+  if (engine.is_running) return advance(engine);
+  answer(engine);
+  if (hooks_.moment) ask([&] { hooks_.moment(); });
+}
+
+serving::EngineCore& Job::core() { return engines_.front()->live.core(); }
+
+serving::Ticks Job::time() const {
+  return start_ == 0 ? 0 : engines_.front()->executor.ticks(transport_.now());
+}
+
 void Job::resume(Engine& engine) {
   engine.is_running = true;
   state_ = JobState::running;
   for (const auto& other : engines_) {
     if (!other->is_running && !other->is_lost) state_ = JobState::recovering;
   }
+  if (hooks_.ready) ask([&] { hooks_.ready(); });
   advance(engine);
 }
 
@@ -347,13 +374,16 @@ void Job::advance(Engine& engine) {
     return finish(JobState::failed,
                   "the scheduler does not go on: its KV cache is too small for what waits");
   }
+  if (hooks_.moment) ask([&] { hooks_.moment(); });
   show_progress(false);
-  if (num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
+  if (!options_.serves && num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
 
 void Job::answer(Engine& engine) {
   for (const Engine::Over& over : std::exchange(engine.over, {})) {
-    if (over.how != Ending::rejected) {
+    if (options_.serves) {
+      ask([&] { hooks_.over(over.request, over.session, over.how); });
+    } else if (over.how != Ending::rejected) {
       answer(over.request, over.session);
     } else if (!is_done()) {
       finish(JobState::failed,

@@ -97,7 +97,7 @@ void StageExecutor::on_tokens(const Message& message) {
   for (std::size_t i = 0; i < step.items.size(); ++i) {
     done.generated.push_back(take_token(step.items[i], tokens.token_ids[i], now));
   }
-  note_times(step, tokens.times);
+  if (keeps_spans_) note_times(step, tokens.times);
   done_.push_back(std::move(done));
 }
 

@@ -4,6 +4,7 @@ local core = require "tessera.core"
 local host = require "tessera.host"
 local http = require "tessera.http"
 local on_disk = require "tessera.cli.on_disk"
+local stages = require "tessera.runtime.stages"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 local view = require "tessera.serving.view"
@@ -66,23 +67,58 @@ local function draft_model_of(given, model_options)
     dtype = model_options.dtype, bitwidths = bits and (#bits == 1 and bits[1] or bits) }
 end
 
+-- What is said once it serves; `what` it serves, for whoever looks at stderr.
+local function on_listening(what)
+  return function(name, address, port, blocks, size)
+    local text = ("%s\n%d KV blocks of %d tokens\n"):format(what, blocks, size)
+    terminal.err:write(host.wrapped("stderr", text))
+    terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
+    terminal.out:flush()
+  end
+end
+
+-- A plan of several stages, each a process that comes back where it dies.
+local function serve_stages(given, path, plan, options, engine)
+  if given.speculative_model or given.speculative_method then
+    core.raise("usage", "a model in stages does not speculate", "--speculative-method")
+  end
+  local opt = { model = path, prompts = {}, recover = true, device = given.device }
+  for _, name in ipairs { "dtype", "method", "group_size", "statistics", "kv_bitwidth", "threads" } do
+    opt[name] = given[name]
+  end
+  function opt.on_fault(fault)
+    terminal.err:write(host.wrapped("stderr", ("tessera serve: stage %d: %s; %s\n"):format(fault.stage, fault.why,
+      fault.remedy)))
+  end
+  local runs = stages.of(plan, opt, true)
+  local what = ("'%s' in %d stages"):format(plan:problem().model.name, #plan.placement.engines[1].stages)
+  return http.serve_stages(options, on_listening(what), view.page(), engine, runs.model, opt, { engines = runs.engines,
+    prompts = {}, replan = runs.replan, build = host.version.version .. " " .. host.version.commit,
+    program = host.program })
+end
+
+local function has_stages(plan)
+  local engines = plan and plan.placement and plan.placement.engines or {}
+  return #engines > 1 or #engines == 1 and #engines[1].stages > 1
+end
+
 --- @param given table the flags; names: the model, or a plan
 function M.main(given)
   local path, plan = model_of(given)
   local options = {}
   for _, name in ipairs(http.option_names()) do options[name] = given[name] end
   http.check(options)
-  local model_options = on_disk.options(given, path, { seed = true, rounding = true })
-  model_options.plan = plan
   local engine = ts.engine(engine_of(given))
-  local model = ts.language_model(model_options)
-  local draft_model = given.speculative_model and draft_model_of(given, model_options)
-  local why, served = http.serve(model, engine, options, function(name, address, port, blocks, size)
-    local text = ("%s\n%d KV blocks of %d tokens\n"):format(tostring(model), blocks, size)
-    terminal.err:write(host.wrapped("stderr", text))
-    terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
-    terminal.out:flush()
-  end, view.page(), draft_model or nil)
+  local why, served
+  if has_stages(plan) then
+    why, served = serve_stages(given, path, plan, options, engine)
+  else
+    local model_options = on_disk.options(given, path, { seed = true, rounding = true })
+    model_options.plan = plan
+    local model = ts.language_model(model_options)
+    local draft_model = given.speculative_model and draft_model_of(given, model_options) or nil
+    why, served = http.serve(options, on_listening(tostring(model)), view.page(), engine, model, draft_model)
+  end
   if served then
     ts.report(served, given.report)
     terminal.err:write(host.wrapped("stderr", ("wrote %s\n"):format(given.report)))

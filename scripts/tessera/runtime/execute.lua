@@ -1,197 +1,25 @@
 -- ts.execute(plan, { model =, prompts = ... }): a plan that runs. What is measured stands beside what was predicted for
 -- the very prompts.
 
-local bitwidths_of = require "tessera.planning.plan_bitwidths"
 local core = require "tessera.core"
-local gpus_here = require "tessera.devices.detect.gpus_here"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local new_bar = require "tessera.bar"
-local move_layers = require "tessera.runtime.move_layers"
-local no_cpu = require "tessera.devices.no_cpu"
 local options = require "tessera.options"
 local predict_batches = require "tessera.runtime.predict"
 local prompts_of = require("tessera.runtime.prompts").of
 local runtime = require "tessera.run"
-local weights = require "tessera.weights"
-local workers = require "tessera.workers"
+local stages = require "tessera.runtime.stages"
 
 local path = "ts.execute"
 local default_tokens = 128
-
--- ---------------------------------------------------------------------------------------------- what runs
-
--- A device of the plan that is no share of a CPU; nil where all are.
-local function foreign_device(plan) return no_cpu(plan:problem().cluster) end
-
-local on_cpu = "device = \"cpu\" (--device cpu) runs its stages on shares of this CPU, with its layers, bitwidths "
-  .. "and micro-batches"
-
--- A GPU for each stage of a plan of GPUs, [engine][stage], as LibTorch names it, and by these the GPU that attends for
--- a stage; nil for CPUs. Of this machine, unless
--- workers are started elsewhere: those take the GPU that has the plan's number in its host.
-local function gpus_of(plan, opt)
-  if (opt.device or "auto") ~= "auto" or opt.emulated or not foreign_device(plan) then return nil end
-  local elsewhere = (opt.workers or "itself") ~= "itself"
-  local here, why
-  if not elsewhere then here, why = gpus_here() end
-  local taken, gpus, attending = {}, {}, {}
-  local function take(name)
-    for i, found in ipairs(here or {}) do
-      if found == name and not taken[i] then
-        taken[i] = true
-        return "cuda:" .. i - 1
-      end
-    end
-    core.refuse(path .. ".device", ("the plan has a stage on %s, and %s; %s"):format(name, here
-      and ("this machine has no such GPU left (%d in all)"):format(#here) or why, on_cpu))
-  end
-  for i, engine in ipairs(plan.placement.engines) do
-    gpus[i] = {}
-    for k, stage in ipairs(engine.stages) do
-      if #stage.gpus > 1 then
-        core.refuse(path .. ".plan", ("stage %d of the plan is split over %d GPUs, and ranks of a stage share the "
-          .. "memory of a host here; %s"):format(k - 1, #stage.gpus, on_cpu))
-      end
-      gpus[i][k] = elsewhere and "cuda:" .. stage.gpus[1] or take(stage.device)
-      local attention = (plan.replicas or { plan })[i].stages[k].attention
-      if attention and elsewhere then
-        core.refuse(path .. ".workers", "a stage has attention on another GPU, which is taken on this machine alone")
-      end
-      attending[gpus[i][k]] = attention and take(attention.device)
-    end
-  end
-  return gpus, attending
-end
-
--- A plan that no process can be started for is refused by name.
-local function check_plan(plan)
-  if type(plan) ~= "userdata" or not plan.placement then
-    if type(plan) == "userdata" and plan.stages then
-      core.refuse(path .. ".plan", "it is of an abstract instance, which has no model that could run")
-    end
-    core.refuse(path .. ".plan", "a plan of ts.plan or ts.load_plan belongs here")
-  end
-  for _, engine in ipairs(plan.replicas or { plan }) do
-    if engine.offload then
-      core.refuse(path .. ".plan", "it keeps weights or caches in host memory (offload), which the runtime does not")
-    end
-    local split = engine:problem().split
-    if split.expert_parallel > 1 or split.attention_data_parallel > 1 then
-      core.refuse(path .. ".plan", "it spreads experts over devices or cuts attention into parts, which vLLM does and "
-        .. "the runtime does not")
-    end
-  end
-end
-
--- What a stage takes as the plan has it, beside what a runtime reserves.
-local function stage_bytes(stage)
-  local memory, elsewhere = stage.memory, stage.attention and stage.attention.memory.kv_cache_bytes or 0
-  return elsewhere + memory.weight_bytes + memory.kv_cache_bytes + memory.activation_bytes + memory.embedding_bytes
-end
-
-local function check_memory(plan, opt, gpus)
-  local total = 0
-  for _, pipeline in ipairs(plan.replicas or { plan }) do
-    for k, stage in ipairs(pipeline.stages) do
-      local bytes = stage_bytes(stage)
-      total = total + bytes
-      if opt.stage_memory_gib and opt.stage_memory_gib > 0 and bytes > opt.stage_memory_gib * 2 ^ 30 then
-        core.refuse(path .. ".stage_memory_gib", ("stage %d needs %s (weights %s, KV cache %s, the rest activations "
-          .. "and embedding), more than %g GiB: plan with fewer bits, more stages or a smaller batch"):format(k - 1,
-          core.format_bytes(bytes), core.format_bytes(stage.memory.weight_bytes),
-          core.format_bytes(stage.memory.kv_cache_bytes), opt.stage_memory_gib))
-      end
-    end
-  end
-  local here = workers.machine_memory_bytes()
-  if not gpus and (opt.workers or "itself") == "itself" and total > here then
-    core.refuse(path .. ".plan", ("its stages need %s, and this machine has %s: plan with fewer bits or a smaller "
-      .. "batch, or start stages elsewhere (workers = \"others\")"):format(core.format_bytes(total),
-      core.format_bytes(here)))
-  end
-end
-
-local as_stored = 0 -- in place of the bitwidth of a layer
-
--- What makes of the bitwidths of a plan's layers what workers are told. What a file holds in fewer bits than the plan
--- has is multiplied as it lies there, neither unpacked nor rounded a second time.
-local function forms_of(model_path)
-  local stored = weights.open(model_path):bitwidths()
-  local is_gguf = model_path:lower():find "%.gguf$"
-  return function(bitwidths)
-    local forms = {}
-    for i, bitwidth in ipairs(bitwidths) do
-      local own = stored[i]
-      if own < 16 and own > bitwidth and not is_gguf then
-        core.refuse(path .. ".model", ("%s holds layer %d at %d bits, and the plan has it at %d, which would round it "
-          .. "twice: plan with --bitwidths %d, or take the checkpoint that it was made from"):format(model_path, i - 1,
-          own, bitwidth, own))
-      end
-      forms[i] = own < 16 and own <= bitwidth and as_stored or bitwidth
-    end
-    return forms
-  end
-end
-
-local function engines_of(plan, kv_bitwidth, gpus, attending, form)
-  local list = {}
-  local pipelines = plan.replicas or { plan }
-  for i, engine in ipairs(plan.placement.engines) do
-    local pipeline, stages = pipelines[i], {}
-    for k, stage in ipairs(engine.stages) do
-      stages[k] = { first_layer = stage.first_layer, num_layers = stage.num_layers,
-        tensor_ranks = #stage.gpus, device = gpus and gpus[i][k] or "" }
-      local attention = pipeline.stages[k].attention
-      stages[k].attention_elsewhere = attention and attention.ratio
-      stages[k].attention_device = attention and gpus and attending[gpus[i][k]] or ""
-    end
-    local workload = pipeline:problem().workload
-    list[i] = { stages = stages, bitwidths = form(bitwidths_of(engine)),
-      kv_bitwidth = kv_bitwidth or engine.kv_bitwidth, batch_size = workload.batch_size,
-      prefill_micro_batch_size = pipeline.prefill_micro_batch_size,
-      decode_micro_batch_size = pipeline.decode_micro_batch_size, chunk_tokens = workload.chunk_tokens or 0 }
-  end
-  return list
-end
-
--- Options of ts.language_model among those given. Its bitwidths are the fewest of any engine's layers, absent where
--- all are as stored: they say whether anything is quantised at all.
-local function model_options(opt, engines, gpus)
-  local model, bitwidths, any = { path = opt.model }, {}, false
-  for i = 1, #engines[1].bitwidths do
-    bitwidths[i] = 16
-    for _, engine in ipairs(engines) do
-      local own = engine.bitwidths[i]
-      if own ~= as_stored then bitwidths[i], any = math.min(bitwidths[i], own), true end
-    end
-  end
-  if any then model.bitwidths = bitwidths end
-  for _, option in ipairs(core.options_of "ts.language_model") do
-    local name = option.name
-    if opt[name] ~= nil and name ~= "seed" and name ~= "path" and name ~= "progress" then model[name] = opt[name] end
-  end
-  if model.device == nil or model.device == "auto" then model.device = gpus and gpus[1][1] or "cpu" end
-  if gpus and not model.dtype then model.dtype = "f16" end -- what tensor cores multiply
-  return model
-end
-
-local function check_model(plan, model_path)
-  local planned, found = plan:problem().model, core.model(model_path)
-  for _, name in ipairs { "num_layers", "hidden_size", "num_heads", "ffn_size" } do
-    if planned[name] ~= found[name] then
-      core.refuse(path .. ".model", ("%s is not the model of the plan: it has %s = %s, %s has %s"):format(model_path,
-        name, tostring(found[name]), planned.name, tostring(planned[name])))
-    end
-  end
-end
 
 -- ------------------------------------------------------------------------------------- predicted, measured
 
 -- The plan's own prediction for so many prompts of these lengths; nil and why. `as_planned`: it runs on the plan's
 -- devices, or takes their times.
 local function predict(plan, count, prompt_tokens, output_tokens, as_planned)
-  local foreign = foreign_device(plan)
+  local foreign = stages.foreign_device(plan)
   if foreign and not as_planned then return nil, ("the plan is priced for %s, not for this CPU"):format(foreign) end
   return predict_batches(plan, count, prompt_tokens, output_tokens)
 end
@@ -375,14 +203,10 @@ return function(plan, given)
     end
   end
   runtime.check_options(type(given) == "table" and opt or given)
-  check_plan(plan)
-  local gpus, attending = gpus_of(plan, opt)
-  local as_planned = gpus or opt.emulated
-  check_model(plan, opt.model)
-  check_memory(plan, opt, gpus)
+  local runs = stages.of(plan, opt, opt.recover)
   check_trace(opt.trace)
-  local form = forms_of(opt.model)
-  local engines = engines_of(plan, opt.kv_bitwidth, gpus, attending, form)
+  local engines = runs.engines
+  local as_planned = runs.gpus or opt.emulated
   set_speeds(engines, opt)
   local workload = plan:problem().workload
   local tokenizer = lm.tokenizer(opt.model)
@@ -391,12 +215,12 @@ return function(plan, given)
     limit = workload.max_prompt_tokens + workload.max_output_tokens,
   })
   predict_steps(engines, plan, prompts, as_planned)
-  local replan, moves = nil, {}
-  if opt.recover then replan, moves = move_layers(plan, form) end
-  for _, engine in ipairs(engines) do engine.emulated = opt.emulated and emulated_times(plan, prompts, opt) or {} end
+  if opt.emulated then
+    for _, engine in ipairs(engines) do engine.emulated = emulated_times(plan, prompts, opt) end
+  end
   host.poll_interrupts(true)
-  local ok, result = pcall(runtime.execute, model_options(opt, engines, gpus), opt, { engines = engines,
-    prompts = prompts, replan = replan, build = host.version.version .. " " .. host.version.commit,
+  local ok, result = pcall(runtime.execute, runs.model, opt, { engines = engines,
+    prompts = prompts, replan = runs.replan, build = host.version.version .. " " .. host.version.commit,
     program = host.program })
   host.poll_interrupts(false)
   clear()
@@ -409,7 +233,7 @@ return function(plan, given)
     run.why = ("%s; %d connections were refused, the last of one that %s"):format(run.why, run.num_refused,
       run.last_refused)
   end
-  run.moves = moves
+  run.moves = runs.moves
   run.answered_before = answered_before(result)
   function run.save_trace(self, file, engine) result.measured:save_trace(file, engine) return self end
   if opt.trace and run.total_s > 0 then

@@ -50,9 +50,10 @@ class TestServer {
       return (shown ? 0.0f : -30.0f) +
              6 * lm::fakes::noise(seed, static_cast<std::uint64_t>(token), 1);
     };
-    model->before_step = [this, us = options_.step_us] {
+    step_us = options_.step_us;
+    model->before_step = [this] {
       ++num_steps;
-      if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+      if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
     };
     serving::Replica replica{
         .name = "fake", .engine = options_.engine, .cost = std::make_shared<NoCost>()};
@@ -118,7 +119,7 @@ class TestServer {
     return std::stod(text.substr(blank + 1, end - blank));
   }
   /// Until the engine has nothing to do; false where that takes longer.
-  bool is_idle(int most_ms = 5000) const {
+  bool is_idle(int most_ms = 30'000) const {
     for (int i = 0; i < most_ms; ++i) {
       const EngineState state = engine->state();
       if (state.num_running + state.num_waiting + state.used_blocks == 0) return true;
@@ -134,6 +135,9 @@ class TestServer {
   std::unique_ptr<Service> service;
   std::int32_t port = 0;
   std::atomic<std::int64_t> num_steps = 0;
+  /// What a step takes at least: long while a test does what has to happen before others, so that a
+  /// machine that is busy may take seconds for it.
+  std::atomic<std::int64_t> step_us = 0;
 
  private:
   struct NoCost final : serving::StepCost {

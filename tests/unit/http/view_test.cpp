@@ -60,7 +60,7 @@ TEST(View, ThePageAsksNobodyButItsServer) {
 }
 
 TEST(View, ShowsTheEngineAsItIs) {
-  const TestServer server({.step_us = 1000});
+  const TestServer server({.step_us = 20'000});
   Viewer viewer(server);
   const Json idle = viewer.wait_for(any);
   EXPECT_EQ(idle["num_running"], 0);
@@ -85,7 +85,7 @@ TEST(View, ShowsTheEngineAsItIs) {
   ASSERT_FALSE(busy["steps"].empty());
   const Json& last = busy["steps"].back();
   EXPECT_EQ(last["decode_tokens"], 1);
-  EXPECT_GE(last["duration_s"].get<double>(), 0.001);
+  EXPECT_GE(last["duration_s"].get<double>(), 0.02);
   client.close();
   // The last view is of an engine that is idle again.
   const Json over = viewer.wait_for([](const Json& view) { return view["num_running"] == 0; });
@@ -93,7 +93,7 @@ TEST(View, ShowsTheEngineAsItIs) {
 }
 
 TEST(View, ShowsTheQueue) {
-  const TestServer server({.max_num_seqs = 1, .step_us = 1000});
+  const TestServer server({.max_num_seqs = 1, .step_us = 20'000});
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<Client>(server.port));

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tessera/http/server_options.h"
 #include "tessera/lm/language_model.h"
+#include "tessera/run/execute.h"
 #include "tessera/serving/deployment.h"
 #include "tessera/serving/served.h"
 
@@ -23,6 +25,8 @@ struct Listening {
 struct ServeRequest {
   std::shared_ptr<const lm::LanguageModel> model;
   std::shared_ptr<const lm::LanguageModel> draft_model = nullptr;  ///< that guesses for it
+  /// Its layers are in stages, each a process: `model` has none, and is for shape and tokens.
+  std::optional<run::ExecuteRequest> stages = {};
   serving::Replica engine;  ///< kv_blocks 0: what its seats can use, within a tenth of the memory
   ServerOptions options;
   std::string api_key = {};  ///< that clients show; empty: none

@@ -76,11 +76,24 @@ struct NewStages {
   std::vector<std::int32_t> bitwidths;  ///< as EngineRequest has them
 };
 
+/// Requests that come while a run goes on, in place of prompts: a server's, of one engine.
+struct Online {
+  serving::EngineOptions engine;  ///< that decides, in place of the plan's micro-batches
+  std::int64_t kv_blocks = 1;
+  bool records = false;
+  /// work, ready, moment, tokens and over.
+  JobHooks hooks = {};
+  /// Called before the run begins, with how to end its wait from any thread; and at its end, with
+  /// none.
+  std::function<void(Job* job, std::function<void()> wake)> attach = {};
+};
+
 struct ExecuteRequest {
   lm::LoadRequest model;  ///< all of it; forms of layers aside, which engines have
   std::vector<EngineRequest> engines;
   ExecuteOptions options;
   std::vector<Prompt> prompts;
+  std::optional<Online> online = {};
   bool ignore_stop_tokens = false;
   std::string build;    ///< of the program
   std::string program;  ///< its path

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/run/live_engine.h"
 #include "tessera/run/stage_executor.h"
 #include "tessera/run/worker_records.h"
 #include "tessera/serving/engine_options.h"
@@ -42,6 +43,9 @@ struct JobOptions {
   std::vector<std::int32_t> stop_tokens;  ///< none: answers are as long as they may be
   std::int64_t max_context_tokens = 0;    ///< of the model
   bool recover = false;
+  /// Requests come while it runs, and it goes on until it is told to end; of one engine. It keeps
+  /// nothing of what is over, unless it records.
+  bool serves = false, records = true;
   bool by_process_group = false;            ///< hidden states, where an engine has several ranks
   Nanoseconds start_limit = 120 * kSecond;  ///< until all workers have come, or one comes again
   Nanoseconds load_limit = 3600 * kSecond;  ///< until all are loaded
@@ -88,6 +92,16 @@ struct JobHooks {
   std::function<bool()> interrupted;
   std::function<void(const Fault& fault)> faulted;
   std::function<void(std::size_t prompt, const Answer& answer)> answered;
+  // Where it serves.
+  /// Called where nothing else happens: whether it had anything to do.
+  std::function<bool()> work;
+  /// All stages are there: for the first time, or again.
+  std::function<void()> ready;
+  /// The end of a moment at which something happened.
+  std::function<void()> moment;
+  /// As SessionExecutor::on_tokens and LiveEngine::OnEnd.
+  std::function<void(std::int64_t request, const Session& session, std::int64_t first)> tokens;
+  std::function<void(std::int64_t request, const Session& session, Ending how)> over;
   /// Of loading (ranks), then of answers (prompts, and tokens generated so far).
   std::function<void(bool loading, std::int64_t done, std::int64_t total, std::int64_t tokens)>
       progress;
@@ -106,7 +120,20 @@ class Job final : public Actor {
   void on(Event event) override;
   Nanoseconds wake_at() const override;
   void tick() override;
+  bool work() override { return !is_done() && hooks_.work && hooks_.work(); }
   bool is_done() const override;
+
+  // Where it serves, from hooks.work.
+  /// @param prompt stays until the request is over
+  void submit(serving::Sequence sequence, const Prompt& prompt, const std::string& salt);
+  void cancel(std::int64_t request);
+  /// What came is decided on.
+  void go_on();
+  /// It is done.
+  void end() { finish(JobState::done); }
+  serving::EngineCore& core();
+  /// From the start of the run.
+  serving::Ticks time() const;
 
   JobState state() const { return state_; }
   /// Why it failed: one line.

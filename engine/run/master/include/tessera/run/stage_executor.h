@@ -61,6 +61,8 @@ class StageExecutor final : public SessionExecutor {
   /// Whether that one decodes.
   bool oldest_decodes() const { return !under_way_.empty() && under_way_.front().unit.decodes; }
   const std::vector<StageSpan>& spans() const { return spans_; }
+  /// Whether it keeps them; it does unless told otherwise.
+  void keep_spans(bool keeps) { keeps_spans_ = keeps; }
   /// Start of the run: steps are timed from it.
   void start_at(Nanoseconds start) { start_ = start; }
   serving::Ticks ticks(Nanoseconds at) const { return (at - start_) * 1000; }
@@ -90,6 +92,7 @@ class StageExecutor final : public SessionExecutor {
   std::deque<UnderWay> under_way_;
   std::deque<serving::Done> done_;
   std::vector<StageSpan> spans_;
+  bool keeps_spans_ = true;
 };
 
 }  // namespace tessera::run
