@@ -40,16 +40,16 @@ local function solve(a, b)
   return x
 end
 
--- Steps count by their relative error, so that short ones are not lost among long ones.
+-- Steps count alike, long ones too: what is predicted are means, and a machine that does other things has steps that
+-- take many times the usual.
 local function fit(rows, used)
   local a, b = {}, {}
   for i, p in ipairs(used) do
     a[i], b[i] = {}, 0
     for j in ipairs(used) do a[i][j] = 0 end
     for _, row in ipairs(rows) do
-      local weight = 1 / row[1] ^ 2
-      for j, q in ipairs(used) do a[i][j] = a[i][j] + weight * row[2][p] * row[2][q] end
-      b[i] = b[i] + weight * row[2][p] * row[1]
+        for j, q in ipairs(used) do a[i][j] = a[i][j] + row[2][p] * row[2][q] end
+      b[i] = b[i] + row[2][p] * row[1]
     end
   end
   return solve(a, b)
