@@ -60,7 +60,8 @@ std::vector<std::string> of_model() { return {model(), "--threads", "1"}; }
 /// A server, and what is done with it once it says that it serves; it is told to end afterwards.
 Process served(std::vector<std::string> flags,
                const std::function<void(std::int32_t port, pid_t pid)>& use, bool ends = true,
-               const std::vector<std::string>& of = of_model()) {
+               const std::vector<std::string>& of = of_model(),
+               std::map<std::string, std::string> environment = {}) {
   Port port;
   port.free();
   std::vector<std::string> words{"serve", "--port", std::to_string(port.number())};
@@ -68,6 +69,7 @@ Process served(std::vector<std::string> flags,
   words.insert(words.end(), flags.begin(), flags.end());
   std::thread user;
   ProcessSetup setup;
+  for (const auto& [name, value] : environment) setup.environment.emplace_back(name, value);
   setup.wait_for = "serving ";
   setup.then = [&](pid_t pid) {
     user = std::thread([&, pid] {
@@ -124,6 +126,60 @@ TEST(ServeProgram, EverySchedulerServesTheSameText) {
            });
   }
   EXPECT_GT(first.size(), 20u);
+}
+
+class ServePolicy : public FolderTest {};
+
+// A scheduler of a user, in a folder of TESSERA_PATH, and a draft model at 3 bits: the same text.
+TEST_F(ServePolicy, OfAFileServesTheSameTextAndSoDoesADraftModel) {
+  file("schedulers/newest_first.lua", R"lua(
+local ts = require "tessera"
+return ts.register_scheduler { name = "newest_first", doc = "The newest first, one prompt a step",
+  schedule = function(view)
+    if view:continue_running(math.huge) or view.num_waiting == 0 then return end
+    local last = view:waiting(view.num_waiting)
+    local left = last.left_tokens - view:cached_tokens(last)
+    if view.seats_left > 0 and view.tokens_left >= left then view:schedule(last, left) end
+  end }
+)lua");
+  const std::string body = R"({"prompt":"the birds","max_tokens":40,"temperature":0})";
+  std::vector<std::string> texts;
+  const auto ask_many = [&](auto port, pid_t) {
+    std::vector<std::string> own(5);
+    std::vector<std::thread> clients;
+    for (std::string& text : own) {
+      clients.emplace_back([&, port] {
+        text = ask(port, post("/v1/completions", body))
+                   .json()["choices"][0]["text"]
+                   .template get<std::string>();
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    texts.insert(texts.end(), own.begin(), own.end());
+  };
+  served({}, ask_many);
+  const Process policy = served({"--scheduler", "newest_first"}, ask_many, true, of_model(),
+                                {{"TESSERA_PATH", path("")}});
+  EXPECT_EQ(policy.status, 0) << policy.err;
+  double drafted = 0, accepted = 0;
+  const Process drafts = served(
+      {"--speculative-model", model(), "--speculative-bitwidths", "3"}, [&](auto port, pid_t pid) {
+        ask_many(port, pid);
+        const std::string metrics = ask(port, get("/metrics")).body;
+        const auto number = [&](const std::string& name) {
+          const std::size_t at = metrics.find("\n" + name + "{");
+          return at == std::string::npos ? -1
+                                         : std::stod(metrics.substr(metrics.find('}', at) + 1));
+        };
+        drafted = number("vllm:spec_decode_num_draft_tokens_total");
+        accepted = number("vllm:spec_decode_num_accepted_tokens_total");
+      });
+  EXPECT_EQ(drafts.status, 0) << drafts.err;
+  EXPECT_GT(accepted, 20);
+  EXPECT_GT(drafted, accepted);
+  ASSERT_EQ(texts.size(), 15u);
+  for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+  EXPECT_GT(texts[0].size(), 20u);
 }
 
 class ServeLog : public FolderTest {};
