@@ -122,6 +122,9 @@ return ts.experiment {
   run = function(point)
     local technique = techniques[point.technique]
     local bits = technique.bits or { 0, 0 }
+    local runs, why = pcall(model, bits[1])
+    if not runs and why.code == "unsupported" then return nil, why end
+    if not runs then error(why, 0) end
     local kind = technique.requests or {}
     local rate = load_of[point.load] * capacity(technique.without, bits[1], kind)
     local a, a_twin, a_replay = pair(technique.without, bits[1], kind, rate, 11)
