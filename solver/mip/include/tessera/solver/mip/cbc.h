@@ -15,7 +15,7 @@ namespace tessera::solver {
 struct MipLimits {
   double time_limit_s = 1e9;
   double relative_gap = 0;
-  std::optional<double> cutoff;              ///< only solutions below it are of interest
+  std::optional<double> cutoff;  ///< only solutions below it are of interest
   /// Column values of a solution below the cutoff; not a number where CBC is to find them.
   std::optional<std::vector<double>> start;
   double least_improvement = 0;           ///< solutions that are better by less are of no interest
