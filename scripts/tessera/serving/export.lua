@@ -84,8 +84,8 @@ local function stream_of(given)
 end
 
 --- Writes the folder of a deployment. `asked`: model, cluster, engine, router, kernel_set; `row`: parts, engines;
---- `devices`: of each part, into the cluster's; `opt`: version, checkpoint, unlike_engines, overwrite; `what` it is, with
---- what was `given` for it.
+--- `devices`: of each part, into the cluster's; `opt`: version, checkpoint, unlike_engines, overwrite; `what` it is,
+--- with what was `given` for it.
 local function write(asked, row, devices, kind, folder, opt, what)
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse(what.path .. ".kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
