@@ -1,6 +1,10 @@
 -- ts.plan_fleet of named models: what comes keeps to what was asked for, and says what it cannot.
+local core = require "tessera.core"
+local folders = require "launch_folders"
 local support = require "support"
 local ts = require "tessera"
+
+folders.keep(setup, teardown)
 
 local slo = { ttft_s = { p99 = 1 }, tpot_s = { p99 = 0.08 } }
 
@@ -45,6 +49,27 @@ describe("ts.plan_fleet of named models", function()
     assert.truthy(fleet.bound <= fleet.objective + 1e-9 and fleet.bound > 0.9 * fleet.objective)
     assert.truthy(fleet:explain():find("USD/h", 1, true))
     assert.truthy(ts.check(fleet))
+  end)
+
+  it("is exported model by model, each engine with the devices that it has", function()
+    local fleet, folder = assert(fleet_of()), folders.fresh()
+    local written = assert(fleet:export("vllm", folder))
+    assert.equal(#fleet.models, #written.models)
+    assert.truthy(core.read_file(folder .. "/README.md"):find("- `chat`: chat", 1, true))
+    local engines, gpus = 0, 0
+    for _, model in ipairs(written.models) do
+      for _, name in ipairs(model.files) do
+        if name:find "^engine%-" then
+          local visible = core.read_file(model.folder .. "/" .. name):match "CUDA_VISIBLE_DEVICES=([%d,]+)"
+          engines, gpus = engines + 1, gpus + select(2, visible:gsub("%d+", ""))
+        end
+      end
+    end
+    local replicas = 0
+    for _, model in ipairs(fleet.models) do replicas = replicas + model.replicas end
+    assert.same({ replicas, fleet.gpus }, { engines, gpus })
+    assert(fleet:export("vllm", folder, { overwrite = true }))
+    support.raises("invalid_argument", "overwrite", function() fleet:export("vllm", folder) end)
   end)
 
   it("keeps its promise where it is simulated whole, and with a node less", function()

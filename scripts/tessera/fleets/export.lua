@@ -37,9 +37,22 @@ end
 -- A name as a folder may have it.
 local function folder_name(name) return (name:gsub("[^%w%-_.]", "_")) end
 
+-- What the folder of a fleet says of those in it.
+local function readme(fleet)
+  local lines = { "# A fleet\n", tostring(fleet) .. "\n",
+    "Each model has a folder, whose README says how to start it:\n" }
+  for _, model in ipairs(fleet.models) do
+    if model.replicas > 0 then lines[#lines + 1] = ("- `%s`: %s"):format(folder_name(model.name), model.name) end
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 return function(fleet, kind, folder, given)
   local opt = read(given)
   if type(folder) ~= "string" or folder == "" then core.refuse("fleet:export.folder", "name a folder") end
+  if not core.file_kind(folder) then
+    core.write_folder(folder, { { name = "README.md", text = readme(fleet) } }, false)
+  end
   local result = { folder = folder, models = {} }
   for _, model in ipairs(fleet.models) do
     if model.replicas > 0 then
