@@ -5,6 +5,8 @@ local folders = require "launch_folders"
 local host = require "tessera.host"
 local support = require "support"
 
+local root = debug.getinfo(1, "S").source:match "^@(.*)/" .. "/../.."
+
 folders.keep(setup, teardown)
 
 local build = host.program:match "^(.*)/[^/]+/[^/]+$"
@@ -97,7 +99,7 @@ describe("a Dockerfile", function()
     ARG = true, USER = true, LABEL = true, EXPOSE = true }
   for _, name in ipairs { "Dockerfile", "Dockerfile.cuda" } do
     it(name .. " has instructions that Docker knows, and leaves nothing behind", function()
-      local text = support.read("scripts/package/" .. name):gsub("\\\n", " ")
+      local text = support.read(root .. "/scripts/package/" .. name):gsub("\\\n", " ")
       local stages, last = 0, nil
       for line in text:gmatch "[^\n]+" do
         if not line:find "^%s*#" then

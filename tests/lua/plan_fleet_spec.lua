@@ -98,7 +98,7 @@ describe("ts.plan_fleet", function()
   it("refuses what it does not know", function()
     assert.error_matches(function() ts.plan_fleet { instance = instance(), colour = 1 } end, "colour")
     assert.error_matches(function() ts.plan_fleet { instance = instance { format = "tessera-fleet-2" } } end, "format")
-    assert.error_matches(function() ts.plan_fleet {} end, "instance")
+    assert.error_matches(function() ts.plan_fleet {} end, "models: missing")
   end)
 end)
 

@@ -8,6 +8,8 @@ local support = require "support"
 local ts = require "tessera"
 local yaml = require "tessera.launch.yaml"
 
+local root = debug.getinfo(1, "S").source:match "^@(.*)/" .. "/../.."
+
 local fresh = folders.fresh
 folders.keep(setup, teardown)
 
@@ -48,7 +50,7 @@ describe("files of platforms", function()
         written[#written + 1] = folder
       end
     end
-    local status, out, err = run_python("tests/scripts/check_platforms.py", unpack(written))
+    local status, out, err = run_python(root .. "/tests/scripts/check_platforms.py", unpack(written))
     assert.equal(0, status, (out or "") .. (err or ""))
     assert.matches("60 passed, 0 failed", out)
   end)
@@ -67,7 +69,7 @@ describe("files of platforms", function()
       support.declines("unsupported", "Ray Serve's LLM applications run vLLM",
         plan:export("llama.cpp", fresh(), { as = "ray" }))
     end
-    local status, out, err = run_python("tests/scripts/check_platforms.py", unpack(written))
+    local status, out, err = run_python(root .. "/tests/scripts/check_platforms.py", unpack(written))
     assert.equal(0, status, (out or "") .. (err or ""))
     assert.matches("server%-rocm", support.read(written[3] .. "/compose.yaml"))
     assert.matches("/dev/kfd", support.read(written[3] .. "/compose.yaml"))

@@ -6,6 +6,8 @@ local folders = require "launch_folders"
 local host = require "tessera.host"
 local support = require "support"
 
+local root = debug.getinfo(1, "S").source:match "^@(.*)/" .. "/../.."
+
 folders.keep(setup, teardown)
 
 local own = { tessera = true }
@@ -14,7 +16,7 @@ local others = { docker = true, kubectl = true, curl = true, serve = true, vllm 
 -- { { title =, commands = { ... } } } of the page.
 local function tasks()
   local list = {}
-  for line in support.read("scripts/tessera/man/tasks.md"):gmatch "[^\n]+" do
+  for line in support.read(root .. "/scripts/tessera/man/tasks.md"):gmatch "[^\n]+" do
     local title, command = line:match "^## (%d+%. .+)$", line:match "^    (%S.*)$"
     if title then list[#list + 1] = { title = title, commands = {} } end
     if command then table.insert(list[#list].commands, command) end
