@@ -61,7 +61,8 @@ target_link_libraries(consumer PRIVATE tessera::kernels_cpu)
 #include "tessera/kernels/info.h"
 int main() { std::printf("%zu kernels\n", tessera::kernels::cpu_kernels().size()); }
 ]])
-    local status, out, err = run("cmake", "-S", source, "-B", source .. "/build", "-DCMAKE_PREFIX_PATH=" .. prefix)
+    local status, out, err = run("cmake", "-G", "Ninja", "-S", source, "-B", source .. "/build",
+      "-DCMAKE_PREFIX_PATH=" .. prefix)
     assert.equal(0, status, out .. err)
     status, out, err = run("cmake", "--build", source .. "/build")
     assert.equal(0, status, out .. err)
