@@ -8,6 +8,7 @@
 
 #include "gguf_architectures.h"
 #include "tessera/core/error.h"
+#include "tessera/core/model_shape.h"
 #include "tessera/core/text.h"
 
 namespace tessera::weights {
@@ -170,7 +171,8 @@ class Translation {
     config["q_lora_rank"] = rank == nullptr ? Json() : *rank;
     config["qk_nope_head_dim"] = width("key_length") - number_of(prefix_ + ".rope.dimension_count");
     config["v_head_dim"] = width("value_length");
-    const std::int64_t layers = number_of(prefix_ + ".block_count");
+    // What is beyond is refused with the other sizes; nobody counts so far first.
+    const std::int64_t layers = std::min(number_of(prefix_ + ".block_count"), kLayersRange.high);
     std::int64_t dense = 0;
     while (dense < layers && !has(layer_part(dense, "ffn_gate_inp.weight"))) ++dense;
     config["first_k_dense_replace"] = dense;

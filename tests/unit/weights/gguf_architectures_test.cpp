@@ -115,6 +115,25 @@ TEST_P(OfShapeAlone, HasTheParametersThatTransformersCounts) {
   EXPECT_EQ(model.num_parameters(), one.num_parameters);
 }
 
+// Four thousand million layers, of which none has experts, are refused before they are counted.
+TEST_F(Linears, ofAsManyLayersAsANumberHoldsAreRefused) {
+  test::GgufFile content;
+  content.word("general.architecture", "deepseek2")
+      .number("deepseek2.block_count", 0xFFFF'FFFF)
+      .number("deepseek2.embedding_length", 64)
+      .number("deepseek2.attention.head_count", 4)
+      .number("deepseek2.context_length", 64)
+      .number("deepseek2.attention.key_length", 4)
+      .number("deepseek2.feed_forward_length", 96);
+  for (const char* key :
+       {"expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_count",
+        "attention.kv_lora_rank", "attention.value_length", "rope.dimension_count"})
+    content.number(std::string("deepseek2.") + key, 2);
+  content.tensor("token_embd.weight", {64, 96}, 0, raw(std::vector<float>(64 * 96)));
+  test::expect_error(ErrorCode::out_of_range, {"tiny.gguf", "num_hidden_layers", "4294967295"},
+                     [&] { model_of(*Weights::open(file("tiny.gguf", content.bytes()))); });
+}
+
 INSTANTIATE_TEST_SUITE_P(Gguf, OfShapeAlone, testing::ValuesIn(cases()),
                          [](const auto& one) { return one.param.family; });
 
