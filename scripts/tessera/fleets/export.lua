@@ -1,5 +1,6 @@
 -- fleet:export(kind, folder): what starts a fleet, a folder for each model with a script for each engine on its node.
 
+local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 local export = require "tessera.serving.export"
 local options = require "tessera.options"
@@ -26,8 +27,7 @@ local function row_of(fleet, name)
   local pools, rows = pools_of.of(fleet, name, pools_of.asked(fleet, name, "fleet:export"))
   local parts, devices, engines = {}, {}, 0
   for i, row in ipairs(rows) do
-    local part = {}
-    for key, value in pairs(row.part) do part[key] = value end
+    local part = copy(row.part)
     part.engines, part.role, part.share = row.count, "mixed", pools[i].share
     parts[i], devices[i], engines = part, pools_of.devices(row), engines + row.count
   end

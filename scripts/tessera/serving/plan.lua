@@ -1,16 +1,11 @@
 -- ts.plan_serving { ... }: which engines, on which devices, serve a stream of requests within an SLO best. The engine
 -- searches; here its list is made to print and to export.
 
+local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 local ranked = require "tessera.serving.ranked"
 local routers = require "tessera.plugins.routers"
 local solver = require "tessera.solver"
-
-local function copy(given)
-  local options = {}
-  for name, value in pairs(given) do options[name] = value end
-  return options
-end
 
 -- What is in the way of what came farthest.
 local function constraint_of(reasons)
