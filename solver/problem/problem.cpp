@@ -33,7 +33,7 @@ cost::MemoryQuery memory_query(const BatchProblem& batch) {
       {.preset = batch.memory,
        .kv_bitwidth = batch.kv_bitwidth,
        .head_bitwidth = batch.bitwidths.empty() ? 16 : batch.bitwidths.front()},
-      batch.model);
+      batch.model, batch.kernel_set);
 }
 
 Json to_json(const Problem& problem) {

@@ -52,7 +52,7 @@ cost::MemoryQuery memory_query(const serving::EngineOptions& engine,
 StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query =
-      cost::of_checkpoint(memory_query(engine, kv_bitwidth), context.model);
+      cost::of_checkpoint(memory_query(engine, kv_bitwidth), context.model, context.kernel_set);
   const ModelShape member = cost::shard(context.model, stage.degree(), context.split);
   const std::int64_t seats = ceil_div(engine.max_num_seqs, context.split.attention_data_parallel);
   std::int64_t num_layers = 0;

@@ -101,7 +101,7 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   std::set<std::string> matrices;
   for (const LinearShape& linear : layer.linears) {
     if (!is_expert(linear)) continue;
-    const bool down = linear.name == "experts.down_proj";
+    const bool down = linear.name == kExpertsDown;
     query.hidden_size = count(down ? linear.out_features : linear.in_features);
     query.inner_size = count(down ? linear.in_features : linear.out_features);
     query.num_experts = count(linear.num_copies * linear.num_holders);
@@ -109,18 +109,14 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
     query.top_k = count(linear.num_active);
     matrices.insert(linear.name);
   }
-  static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj",
-                                            "experts.down_proj"};
+  static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj", kExpertsDown};
   return matrices == all ? std::optional(query) : std::nullopt;
 }
 
 void pad(OpQuery& experts, const KernelRule& rule) {
   if (!rule.experts_only) return;
-  const auto up = [](double& size, double multiple) {
-    size = std::ceil(size / multiple) * multiple;
-  };
-  up(experts.hidden_size, rule.mxfp4_hidden_multiple);
-  up(experts.inner_size, rule.mxfp4_inner_multiple);
+  experts.hidden_size = padded_to(experts.hidden_size, rule.mxfp4_hidden_multiple);
+  experts.inner_size = padded_to(experts.inner_size, rule.mxfp4_inner_multiple);
 }
 
 OpQuery latent_query(OpQuery of_heads, const LayerShape& layer) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ inline bool is_expert(const LinearShape& linear) {
   return linear.num_copies > 1 || linear.num_holders > 1;
 }
 bool has_experts(const LayerShape& layer);
+inline constexpr const char* kExpertsDown = "experts.down_proj";  ///< back to the hidden features
+/// The next multiple.
+inline double padded_to(double size, double multiple) {
+  return std::ceil(size / multiple) * multiple;
+}
 
 /// Whether a matrix belongs to what keeps a state.
 bool is_of_state(const LinearShape& linear);

@@ -138,8 +138,8 @@ std::vector<double> latencies(const PricingContext& context, const std::vector<S
 
 MemoryAccount memory_of(const PricingContext& context, const std::vector<Stage>& stages,
                         const LoneRunQuery& query, double share) {
-  MemoryQuery asked =
-      of_checkpoint({.preset = context.memory, .kv_bitwidth = query.kv_bitwidth}, context.model);
+  MemoryQuery asked = of_checkpoint({.preset = context.memory, .kv_bitwidth = query.kv_bitwidth},
+                                    context.model, context.kernel_set);
   Workload workload;
   workload.batch_size = query.batch_size;
   workload.prompt_tokens = count(query.prompt_tokens);

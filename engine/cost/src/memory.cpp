@@ -116,12 +116,14 @@ double quantization_metadata_bytes(const LinearShape& linear, double bitwidth, d
          (kFp16Bytes + bitwidth / 8);
 }
 
-// 32 values in 17 bytes, in tiles of 128 x 128; what is no expert stays in BF16.
-double mxfp4_bytes(const LinearShape& linear) {
+// 32 values in 17 bytes, as large as the kernels want them; what is no expert stays in BF16.
+double mxfp4_bytes(const LinearShape& linear, const MemoryQuery& query) {
   if (!is_expert(linear)) return count(linear.parameters()) * kFp16Bytes;
-  const auto padded = [](std::int64_t size) { return std::ceil(count(size) / 128) * 128; };
-  return padded(linear.in_features) * padded(linear.out_features) * count(linear.num_copies) * 17 /
-         32;
+  const bool to_hidden = linear.name == kExpertsDown;
+  const std::int64_t hidden = to_hidden ? linear.out_features : linear.in_features;
+  const std::int64_t inner = to_hidden ? linear.in_features : linear.out_features;
+  return padded_to(count(hidden), query.mxfp4_hidden_multiple) *
+         padded_to(count(inner), query.mxfp4_inner_multiple) * count(linear.num_copies) * 17 / 32;
 }
 
 // Of the layers that have the matrix in 16 bits, as many everywhere: which they are matters little.
@@ -298,8 +300,12 @@ const RuntimeMemory& runtime_memory(const MemoryQuery& query) {
 
 bool has_mxfp4_experts(const ModelShape& model) { return model.family == "gpt_oss"; }
 
-MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model) {
+MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model, const KernelSet& kernels) {
   query.mxfp4_experts = has_mxfp4_experts(model);
+  for (const KernelRule& rule : kernels.rules) {
+    query.mxfp4_hidden_multiple = std::max(query.mxfp4_hidden_multiple, rule.mxfp4_hidden_multiple);
+    query.mxfp4_inner_multiple = std::max(query.mxfp4_inner_multiple, rule.mxfp4_inner_multiple);
+  }
   query.kept = model.checkpoint_kept;
   if (model.checkpoint_format.value_or("").starts_with("gguf"))
     query.file_bits = model.checkpoint_bits;
@@ -317,7 +323,7 @@ double layer_weight_bytes(const LayerShape& layer, double bitwidth, const Memory
       continue;
     }
     if (query.mxfp4_experts && bitwidth == 4) {
-      bytes += mxfp4_bytes(linear);
+      bytes += mxfp4_bytes(linear, query);
       continue;
     }
     double quantised = count(linear.parameters()) * bitwidth / 8;

@@ -41,6 +41,8 @@ inline constexpr auto kEnumNames<cost::MemoryPreset> =
 
 namespace tessera::cost {
 
+struct KernelSet;
+
 /// What a runtime takes of each device besides the model: what is known of one, and from which of
 /// its versions on, is a row in memory.cpp, with its source, and is said nowhere else.
 struct RuntimeMemory {
@@ -63,14 +65,17 @@ struct MemoryQuery {
       128;  ///< weights that share one scale and zero point; 0: one per output channel
   RuntimeVersion version = {};  ///< of vLLM
   bool mxfp4_experts = false;   ///< 4 bits are MXFP4 of the experts alone, see has_mxfp4_experts
+  /// To what such experts are padded: multiples of hidden features, and of features within.
+  double mxfp4_hidden_multiple = 128, mxfp4_inner_multiple = 128;
   std::vector<KeptLinear> kept = {};  ///< in 16 bits whatever a layer has: ModelShape's
   /// llama_cpp: of a weight of a GGUF file that is served as it is; else by the plan's bitwidths.
   std::optional<double> file_bits = {};
   std::int32_t head_bitwidth = 16;  ///< llama_cpp: of the layers that the LM head's type follows
 };
 
-/// The query for a checkpoint of the model: what of it is quantised, and how.
-MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model);
+/// The query for a checkpoint of the model: what of it is quantised, and how, and what the kernels
+/// that read it pad.
+MemoryQuery of_checkpoint(MemoryQuery query, const ModelShape& model, const KernelSet& kernels);
 
 /// Whether a model is published in MXFP4 (gpt-oss): its experts, all else in BF16.
 bool has_mxfp4_experts(const ModelShape& model);
