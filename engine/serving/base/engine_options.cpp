@@ -20,8 +20,32 @@ std::string serving::why_step_by_step(const EngineOptions& engine, std::size_t n
   return {};
 }
 
+namespace {
+
+void check_prefill_wait(const serving::EngineOptions& engine, const FieldPath& path) {
+  const bool tokens = engine.prefill_wait_tokens.has_value();
+  const bool parts = engine.prefill_wait_parts.has_value();
+  if (!engine.prefill_wait_steps) {
+    if (!tokens && !parts) return;
+    refuse(path("prefill_wait_steps"), "{} says what prompts wait for; say how many steps at most",
+           tokens ? "prefill_wait_tokens" : "prefill_wait_parts");
+  }
+  if (engine.scheduler != "vllm_v1") {
+    refuse(path("prefill_wait_steps"), "prompts do not wait under scheduler {}; vllm_v1 has it",
+           engine.scheduler);
+  }
+  if (tokens == parts) {
+    refuse(path("prefill_wait_steps"),
+           "prompts wait for tokens or for parts: give one of prefill_wait_tokens, "
+           "prefill_wait_parts");
+  }
+}
+
+}  // namespace
+
 void Fields<serving::EngineOptions>::check(const serving::EngineOptions& engine,
                                            const FieldPath& path) {
+  check_prefill_wait(engine, path);
   if (engine.kv_cache_dtype != "auto" && engine.kv_cache_dtype != "fp8" &&
       engine.kv_cache_dtype != "bfloat16") {
     refuse(path("kv_cache_dtype"), "'{}' is none of auto, fp8, bfloat16", engine.kv_cache_dtype);

@@ -7,10 +7,10 @@
 -- no chunks; gpt-oss 20,000; DeepSeek a prompt and a token of each request, so that prompts come one by one), no prefix
 -- cache, the KV cache in FP8 but for gpt-oss on Hopper; vLLM decides ahead. Which of TensorRT-LLM's runs spread experts
 -- over their GPUs or have attention in parts is in its scripts, not in the table (parts/inferencex.lua).
--- aiconfigurator: vLLM 0.12, lengths as nominal; how its loop starts is unknown, so its TTFT is left out. For 1,024
--- tokens in and out on fewer than 8 GPUs TensorRT-LLM waited up to 20 steps to fill a batch with prompts of Llama, so
--- that TTFT is that wait, and left out. Parts of DeepSeek's attention wait up to 60 steps until each has a prompt
--- (enable_balance), which is not simulated: their TTFT comes out at a third to six tenths. Checkpoints of nvidia have
+-- aiconfigurator: vLLM 0.12, lengths as nominal; how its loop starts is unknown, so its TTFT is left out. TensorRT-LLM
+-- holds prompts back, by its scripts too: for 1,024 tokens in and out on fewer than 8 GPUs up to 20 steps until a step
+-- with Llama's prompts has nine tenths of its tokens, and up to 60 steps until each part of DeepSeek's attention has one
+-- (enable_balance); by its own rules, nothing is fitted to that. Checkpoints of nvidia have
 -- static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find them while running. Drafts
 -- are left out. Below the knee: the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs
 -- for each request where it is decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their

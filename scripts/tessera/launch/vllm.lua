@@ -197,6 +197,11 @@ local function limits_of(layout, engine, version, with_ray)
       .. "--max-num-batched-tokens are those of each, and all wait for the one with the longest step."):format(
       engine.split.attention_data_parallel)
   end
+  if engine.serving and engine.serving.prefill_wait_steps then
+    limits[#limits + 1] = ("waits: prompts were held back for up to %d steps, as TensorRT-LLM does it; vLLM reads them "
+      .. "at once, so that first tokens come earlier and steps with prompts more often."):format(
+      engine.serving.prefill_wait_steps)
+  end
   if #engine.stages > 1 then
     limits[#limits + 1] = "KV cache: all stages get as many blocks as the stage with the least free memory has."
   end

@@ -145,6 +145,10 @@ Case random_case(std::uint64_t seed) {
   engine.preemption_mode =
       one_of(rng, {serving::PreemptionMode::recompute, serving::PreemptionMode::swap});
   engine.delay_factor = one_of(rng, {0.0, 0.0, 0.5});
+  if (engine.scheduler == "vllm_v1" && rng.uniform() < 0.2) {
+    engine.prefill_wait_steps = rng.integer(1, 6);
+    engine.prefill_wait_tokens = rng.integer(8, 64);
+  }
   c.speculates =
       rng.uniform() < 0.4 && engine.scheduler != "static" && engine.scheduler != "micro_batches";
   if (c.speculates) {

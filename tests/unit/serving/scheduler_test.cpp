@@ -146,6 +146,55 @@ TEST(VllmV0Scheduler, WaitsForOthersToJoinAPrompt) {
   EXPECT_EQ(steps(run, 6), Steps({"0+10", "0+1", "0+1", "0+1", "0+1", "1+5"}));
 }
 
+// Of 10 tokens that a step is to have: 1 + 5 wait, at most 3 steps; 1 + 5 + 4 do not.
+TEST(VllmV1Scheduler, HoldsPromptsBackUntilAStepIsFull) {
+  EngineOptions options = engine("vllm_v1");
+  options.prefill_wait_steps = 3;
+  options.prefill_wait_tokens = 10;
+  const DrivenRequest first{.prompt_tokens = 8, .output_tokens = 20};
+  const DrivenRequest second{.arrival = 1, .prompt_tokens = 5, .output_tokens = 9};
+  Driver alone = driver(options, 100, {first, second});
+  EXPECT_EQ(steps(alone, 6), Steps({"0+8", "0+1", "0+1", "0+1", "0+1 1+5", "0+1 1+1"}));
+  Driver joined =
+      driver(options, 100, {first, second, {.arrival = 2, .prompt_tokens = 4, .output_tokens = 9}});
+  EXPECT_EQ(steps(joined, 4), Steps({"0+8", "0+1", "0+1 1+5 2+4", "0+1 1+1 2+1"}));
+}
+
+// Requests 0, 2 are the first part's, 1, 3 the second's. Steps without a full set are counted from
+// the first in which both decode; with `patience` 4 the fourth of them reads what there is.
+TEST(VllmV1Scheduler, HoldsPromptsBackUntilEachPartHasOne) {
+  EngineOptions options = engine("vllm_v1");
+  options.prefill_wait_steps = 3;
+  options.prefill_wait_parts = 2;
+  const std::vector<DrivenRequest> both(2, {.prompt_tokens = 8, .output_tokens = 30});
+  std::vector<DrivenRequest> requests = both;
+  requests.push_back({.arrival = 1, .prompt_tokens = 5, .output_tokens = 9});
+  Driver alone = driver(options, 100, requests);
+  EXPECT_EQ(steps(alone, 5), Steps({"0+8 1+8", "0+1 1+1", "0+1 1+1", "0+1 1+1", "0+1 1+1 2+5"}));
+  requests.push_back({.arrival = 2, .prompt_tokens = 6, .output_tokens = 9});
+  Driver joined = driver(options, 100, requests);
+  EXPECT_EQ(steps(joined, 3), Steps({"0+8 1+8", "0+1 1+1", "0+1 1+1 2+5 3+6"}));
+  Driver idle =
+      driver(options, 100, {both[0], {.arrival = 1, .prompt_tokens = 5, .output_tokens = 9}});
+  EXPECT_EQ(steps(idle, 2), Steps({"0+8", "0+1 1+5"})) << "the second part decodes nothing";
+}
+
+TEST(VllmV1Scheduler, PromptsWaitForOneThingUnderOneScheduler) {
+  const auto refused = [](EngineOptions options, const char* why) {
+    test::expect_error(ErrorCode::invalid_argument, {why},
+                       [&] { check_record(options, FieldPath{"engine"}); });
+  };
+  EngineOptions options = engine("vllm_v1");
+  options.prefill_wait_parts = 2;
+  refused(options, "prefill_wait_parts says what prompts wait for; say how many steps at most");
+  options.prefill_wait_steps = 3;
+  options.prefill_wait_tokens = 10;
+  refused(options, "give one of prefill_wait_tokens, prefill_wait_parts");
+  options.prefill_wait_tokens.reset();
+  options.scheduler = "orca";
+  refused(options, "prompts do not wait under scheduler orca; vllm_v1 has it");
+}
+
 TEST(VllmV0Scheduler, SwapsInsteadOfComputingAgain) {
   EngineOptions options = engine("vllm_v0");
   const std::vector<DrivenRequest> two(2, {.prompt_tokens = 30, .output_tokens = 40});

@@ -205,6 +205,10 @@ TEST(Simulate, StretchesOfEverySchedulerAreWhatSingleStepsAre) {
         EngineOptions& engine = replica.engine;
         engine.scheduler = card.name;
         engine.delay_factor = seed % 3 == 0 ? 2 : 0;
+        if (card.name == "vllm_v1" && seed % 4 == 0) {
+          engine.prefill_wait_steps = 5;
+          (seed % 8 == 0 ? engine.prefill_wait_tokens : engine.prefill_wait_parts) = 3;
+        }
         engine.static_slots = seed % 2 == 0 ? StaticSlots::idle : StaticSlots::shrink;
         if (seed % 2 == 0) engine.preemption_mode = PreemptionMode::swap;
         if (seed % 5 < 3) engine.enable_chunked_prefill.reset();

@@ -50,4 +50,17 @@ function M.step_tokens(r)
   return parts * math.max(r.measured >= "2026" and 8192 or 0, tokens)
 end
 
+-- Of a step's tokens, and steps: batch_wait_max_tokens_ratio, batch_wait_timeout_iters; and
+-- attention_dp_config.timeout_iters.
+local llama_wait_ratio, llama_wait_steps, parts_wait_steps = 0.9, 20, 60
+
+--- How long TensorRT-LLM held prompts back, by its scripts, as an engine's options: { steps, tokens or parts }; nil.
+function M.prefill_wait(r, step_tokens)
+  if r.backend ~= "trtllm" then return nil end
+  local gpus, _, parts = M.split(r)
+  if parts > 1 then return { steps = parts_wait_steps, parts = parts } end
+  local is_llama = r.model:find "llama" and gpus < 8 and r.isl == "1024" and r.osl == "1024"
+  return is_llama and { steps = llama_wait_steps, tokens = math.ceil(llama_wait_ratio * step_tokens) } or nil
+end
+
 return M

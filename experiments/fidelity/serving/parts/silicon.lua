@@ -19,7 +19,7 @@ M.cases = {
   ["h100_sxm vllm qwen3-32b bf16"] = { name = "H100, vLLM, 16 bits", kernel_set = "vllm", bits = 16, kv = 16 },
   ["h100_sxm vllm gpt-oss-120b fp4"] = { name = "H100, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 16 },
   ["h200_sxm trtllm llama-3.1-70b fp8"] = {
-    name = "H200, TensorRT-LLM, FP8", kernel_set = "modern_fp8_static", bits = 8, kv = 8, waits = true,
+    name = "H200, TensorRT-LLM, FP8", kernel_set = "modern_fp8_static", bits = 8, kv = 8,
   },
   ["h200_sxm trtllm gpt-oss-120b fp4"] = {
     name = "H200, TensorRT-LLM, gpt-oss", kernel_set = "modern", bits = 4, kv = 16, step_tokens = 20000,
@@ -31,7 +31,7 @@ M.cases = {
   ["b200_sxm vllm llama-3.1-70b fp8"] = { name = "B200, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
   ["b200_sxm vllm gpt-oss-120b fp4"] = { name = "B200, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 8 },
   ["b200_sxm trtllm llama-3.1-70b fp4"] = {
-    name = "B200, TensorRT-LLM, NVFP4", kernel_set = "modern_fp4", bits = 4, kv = 8, waits = true,
+    name = "B200, TensorRT-LLM, NVFP4", kernel_set = "modern_fp4", bits = 4, kv = 8,
   },
   ["b200_sxm trtllm deepseek-r1 fp4"] = {
     name = "B200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp4", bits = 4, kv = 8, step_tokens = "prompt",
@@ -68,7 +68,7 @@ local function row_of(r, case)
   local at_once, vllm, by_inferencex = tonumber(r.concurrency), r.backend == "vllm", r.harness == "inferencex"
   local isl, osl = tonumber(r.isl), tonumber(r.osl)
   local ttft = tonumber(r.ttft_mean_ms) / 1e3
-  local is_wait = case.waits and tp < 8 and isl == 1024 and osl == 1024
+  local waits = inferencex.prefill_wait(r, step_tokens_of(r, case))
   return {
     run = ("%s, TP %d%s, %d to %d tokens, %d at once"):format(case.name, tp, split_words(spread, parts), isl, osl,
       at_once),
@@ -84,13 +84,15 @@ local function row_of(r, case)
         enable_chunked_prefill = vllm, enable_prefix_caching = false, max_model_len = isl + osl,
         kv_allocation = case.step_tokens == "prompt" and "maximum" or nil, -- TensorRT-LLM evicts nobody
         async_scheduling = by_inferencex,
+        prefill_wait_steps = waits and waits.steps, prefill_wait_tokens = waits and waits.tokens,
+        prefill_wait_parts = waits and waits.parts,
       },
     },
     traffic = {
       arrivals = "closed", concurrency = at_once, num_requests = 10 * at_once,
       prompt_tokens = M.lengths(r, isl), output_tokens = M.lengths(r, osl),
     },
-    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = by_inferencex and not is_wait and ttft or nil },
+    measured = { tpot = r.tpot_mean_ms / 1e3, ttft = by_inferencex and ttft or nil },
   }
 end
 

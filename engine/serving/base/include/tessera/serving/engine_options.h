@@ -59,6 +59,10 @@ struct EngineOptions {
   QueuePolicy policy = QueuePolicy::fcfs;
   double watermark = 0.01;  ///< vllm_v0, sarathi: share of blocks kept free at admission
   double delay_factor = 0;  ///< vllm_v0: of the last prompt's time, waited before a prefill
+  /// vllm_v1, as TensorRT-LLM's executor has them (batch_wait_*, attention_dp_config): steps that
+  /// prompts wait while others decode, at most, until a step with them has so many tokens, or each
+  /// of so many parts of the attention has one; absent: nobody waits.
+  std::optional<std::int64_t> prefill_wait_steps, prefill_wait_tokens, prefill_wait_parts;
   PreemptionMode preemption_mode = PreemptionMode::recompute;
   double swap_space_gib = 4;  ///< vllm_v0, with preemption_mode = swap
   double swap_bytes_per_s = 25e9;
@@ -237,6 +241,31 @@ struct Fields<serving::EngineOptions> {
            .min = 0,
            .max = 1e6,
            .as_option = AsOption::defaulted}),
+      field<&E::prefill_wait_steps>(
+          {.name = "prefill_wait_steps",
+           .doc = "vllm_v1: steps that prompts wait at most while others decode, for "
+                  "prefill_wait_tokens or prefill_wait_parts, as TensorRT-LLM's "
+                  "batch_wait_timeout_iters and attention_dp_config.timeout_iters; left out: none",
+           .unit = "steps",
+           .min = 1,
+           .max = kMost,
+           .in_file = InFile::when_set}),
+      field<&E::prefill_wait_tokens>(
+          {.name = "prefill_wait_tokens",
+           .doc = "of a step with the prompts that wait, from which on they are read "
+                  "(batch_wait_max_tokens_ratio of max_num_batched_tokens)",
+           .unit = "tokens",
+           .min = 1,
+           .max = kMost,
+           .in_file = InFile::when_set}),
+      field<&E::prefill_wait_parts>(
+          {.name = "prefill_wait_parts",
+           .doc = "parts of the attention (attention_data_parallel), from which on prompts are "
+                  "read: once each has one (attention_dp_config.enable_balance)",
+           .unit = "parts",
+           .min = 2,
+           .max = 1024,
+           .in_file = InFile::when_set}),
       field<&E::preemption_mode>({.name = "preemption_mode",
                                   .doc = "vllm_v0: what becomes of a preempted request's KV cache",
                                   .as_option = AsOption::defaulted}),
