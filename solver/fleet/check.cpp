@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "serve.h"
 #include "tessera/core/text.h"
@@ -46,6 +48,9 @@ class Checker {
     add_up();
     for (std::size_t m = 0; m < instance_.models.size(); ++m) serve(m);
     check_constraints();
+    for (const FleetPlacement& other : instance_.around) {
+      check_.switched += switches(other, placement_).count();
+    }
     set_objective();
     return std::move(check_);
   }
@@ -290,7 +295,8 @@ class Checker {
   void set_objective() {
     switch (instance_.objective) {
       case FleetObjective::cost:
-        check_.objective = check_.usd_per_h;
+        check_.objective =
+            check_.usd_per_h + instance_.switch_usd_per_h() * static_cast<double>(check_.switched);
         return;
       case FleetObjective::gpus:
         check_.objective = static_cast<double>(check_.gpus);
@@ -319,6 +325,26 @@ class Checker {
 };
 
 }  // namespace
+
+FleetSwitches switches(FleetPlacement from, FleetPlacement to) {
+  const auto order = [](FleetPlacement& placement) {
+    for (Replica& replica : placement) std::sort(replica.nodes.begin(), replica.nodes.end());
+    std::sort(placement.begin(), placement.end(), [](const Replica& a, const Replica& b) {
+      return std::tie(a.column, a.nodes) < std::tie(b.column, b.nodes);
+    });
+  };
+  order(from);
+  order(to);
+  const auto less = [](const Replica& a, const Replica& b) {
+    return std::tie(a.column, a.nodes) < std::tie(b.column, b.nodes);
+  };
+  FleetSwitches found;
+  std::set_difference(to.begin(), to.end(), from.begin(), from.end(),
+                      std::back_inserter(found.starts), less);
+  std::set_difference(from.begin(), from.end(), to.begin(), to.end(),
+                      std::back_inserter(found.stops), less);
+  return found;
+}
 
 FleetCheck check_fleet(const FleetInstance& instance, const FleetPlacement& placement) {
   return Checker(instance, placement).run();

@@ -97,6 +97,41 @@ void check_constraint(const FleetInstance& instance, const FleetConstraint& cons
   }
 }
 
+void check_around(const FleetInstance& instance, const std::string& path) {
+  constexpr std::size_t kMost = 2;
+  if (instance.around.size() > kMost) {
+    refuse(path + ": around", "{} placements where what runs before and what runs after belong",
+           instance.around.size());
+  }
+  if (instance.around.empty()) return;
+  if (instance.switch_usd > 0 && instance.objective != FleetObjective::cost) {
+    refuse(path + ": switch_usd", "money counts in objective cost, this one is {}",
+           name_of(instance.objective));
+  }
+  const std::int64_t nodes = instance.num_nodes();
+  for (std::size_t i = 0; i < instance.around.size(); ++i) {
+    for (std::size_t r = 0; r < instance.around[i].size(); ++r) {
+      const Replica& replica = instance.around[i][r];
+      const std::string where = fmt::format("{}: around[{}][{}]", path, i, r);
+      if (replica.column >= instance.columns.size()) {
+        refuse(ErrorCode::out_of_range, where + ".column",
+               "there is no column {}: there are {}, the first is 0", replica.column,
+               instance.columns.size());
+      }
+      const std::int64_t wanted = instance.columns[replica.column].nodes;
+      if (static_cast<std::int64_t>(replica.nodes.size()) != wanted) {
+        refuse(where + ".nodes", "{} nodes where its column takes {}", replica.nodes.size(),
+               wanted);
+      }
+      for (const std::int64_t node : replica.nodes) {
+        if (node >= 0 && node < nodes) continue;
+        refuse(ErrorCode::out_of_range, where + ".nodes",
+               "there is no node {}: there are {}, the first is 0", node, nodes);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t FleetInstance::num_nodes() const {
@@ -167,6 +202,7 @@ void check_instance(const FleetInstance& instance, const std::string& path) {
   for (std::size_t i = 0; i < instance.constraints.size(); ++i) {
     check_constraint(instance, instance.constraints[i], types, at("constraints", i));
   }
+  check_around(instance, path);
 }
 
 Json fleet_json(const FleetInstance& instance) {

@@ -204,7 +204,9 @@ class Inquiry {
 }  // namespace
 
 FleetLack explain_lack(const FleetInstance& instance, SearchClock& clock) {
-  return Inquiry(instance, clock).run();
+  FleetInstance still = instance;  // what runs is in nobody's way
+  still.around.clear();
+  return Inquiry(still, clock).run();
 }
 
 }  // namespace tessera::solver

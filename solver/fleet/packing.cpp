@@ -1,9 +1,11 @@
 #include "packing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace tessera::solver {
 namespace {
@@ -17,6 +19,7 @@ struct NodeGroup {
   std::vector<std::pair<std::size_t, std::int64_t>> replicas;  ///< kind, copies on each
   std::vector<double> rate;                                    ///< [model] on each
   std::vector<char> runs;                                      ///< [model]
+  std::int64_t named = -1;  ///< of a single node that keeps what runs on it: which of the class
 
   std::int64_t room() const { return std::accumulate(free.begin(), free.end(), std::int64_t{0}); }
 };
@@ -41,7 +44,8 @@ class UnitPacker {
                          space.classes[unit.node_class].devices,
                          {},
                          std::vector<double>(models, 0),
-                         std::vector<char>(models, 0)});
+                         std::vector<char>(models, 0),
+                         -1});
     }
     apart_.resize(models);
     for (const FleetConstraint& rule : space.instance->constraints) {
@@ -49,6 +53,26 @@ class UnitPacker {
       apart_[rule.model].push_back(*rule.not_beside);
       apart_[*rule.not_beside].push_back(rule.model);
     }
+  }
+
+  /// Leaves a replica on its node of the class, where it has room there.
+  bool keep(std::size_t kind, std::int64_t node) {
+    const auto known = std::find_if(groups_.begin(), groups_.end(),
+                                    [&](const NodeGroup& group) { return group.named == node; });
+    std::size_t at = static_cast<std::size_t>(known - groups_.begin());
+    if (known == groups_.end()) {
+      // The first group is of those that keep nothing.
+      if (groups_.empty() || groups_[0].named >= 0 || groups_[0].count == 0) return false;
+      NodeGroup own = groups_[0];
+      own.count = 1;
+      own.named = node;
+      if (--groups_[0].count == 0) groups_.erase(groups_.begin());
+      at = groups_.size();
+      groups_.push_back(std::move(own));
+    }
+    if (!may_join(groups_[at], kind)) return false;
+    fill(at, kind, 1);
+    return true;
   }
 
   bool add(std::size_t kind, std::int64_t copies) {
@@ -143,6 +167,56 @@ class UnitPacker {
   std::vector<std::vector<std::size_t>> apart_;  ///< [model]
 };
 
+/// Of the replicas that run around a placement those of one kind in a unit: first those that run
+/// before and after it.
+std::vector<std::int64_t> running_in(const FleetSpace& space, std::size_t kind, const Unit& unit) {
+  std::vector<std::vector<std::int64_t>> at;  // [around] sorted
+  for (const auto& running : space.running) {
+    std::vector<std::int64_t>& own = at.emplace_back();
+    for (const auto& [c, node] : running[kind]) {
+      if (c == unit.node_class && node >= unit.first && node < unit.first + unit.count) {
+        own.push_back(node);
+      }
+    }
+  }
+  if (at.empty()) return {};
+  if (at.size() == 1) return at.front();
+  std::vector<std::int64_t> both, either, nodes;
+  std::set_intersection(at[0].begin(), at[0].end(), at[1].begin(), at[1].end(),
+                        std::back_inserter(both));
+  std::set_union(at[0].begin(), at[0].end(), at[1].begin(), at[1].end(),
+                 std::back_inserter(either));
+  nodes = both;
+  std::set_difference(either.begin(), either.end(), both.begin(), both.end(),
+                      std::back_inserter(nodes));
+  return nodes;
+}
+
+/// Replicas over whole nodes of a class that may stay, by kind, and the nodes that they have.
+FleetPlacement whole_kept(const FleetSpace& space, std::size_t c, const FleetCounts& counts,
+                          std::set<std::int64_t>& nodes) {
+  FleetPlacement kept;
+  if (space.running.empty()) return kept;
+  std::vector<std::int64_t> left(space.kinds.size());
+  for (std::size_t k = 0; k < left.size(); ++k) left[k] = counts.in_class[k][c];
+  for (const FleetPlacement& placement : space.instance->around) {
+    for (const Replica& replica : placement) {
+      const std::optional<std::size_t> k = space.kind_of_column[replica.column];
+      if (!k || !space.kinds[*k].is_whole() || left[*k] == 0) continue;
+      if (space.place_of(replica.nodes.front()).value_or(FleetSpace::At{c + 1, 0}).first != c) {
+        continue;
+      }
+      const bool is_free = std::none_of(replica.nodes.begin(), replica.nodes.end(),
+                                        [&](std::int64_t n) { return nodes.count(n) != 0; });
+      if (!is_free) continue;
+      --left[*k];
+      nodes.insert(replica.nodes.begin(), replica.nodes.end());
+      kept.push_back(replica);
+    }
+  }
+  return kept;
+}
+
 /// The nodes of a class in order, over all its ranges.
 class NodeNumbers {
  public:
@@ -183,23 +257,32 @@ std::optional<FleetPlacement> pack(const FleetSpace& space, const std::vector<Un
     for (std::size_t k = 0; k < space.kinds.size(); ++k) {
       whole += counts.in_class[k][c] * space.kinds[k].nodes;
     }
-    std::vector<std::int64_t> free(units.size(), 0);
+    std::set<std::int64_t> under;  // replicas over whole nodes
+    FleetPlacement stay;
+    if (spreading.keeps) stay = whole_kept(space, c, counts, under);
+    placement.insert(placement.end(), stay.begin(), stay.end());
+    whole -= static_cast<std::int64_t>(under.size());
+    std::vector<std::int64_t> left(space.kinds.size());
+    for (std::size_t k = 0; k < left.size(); ++k) left[k] = counts.in_class[k][c];
+    for (const Replica& replica : stay) --left[*space.kind_of_column[replica.column]];
     std::vector<std::int64_t> taken;
     for (const std::size_t u : mine) {
-      std::int64_t alone = units[u].count;
+      bool is_alone = true;
       if (mine.size() > 1) {
         for (std::size_t k = 0; k < space.kinds.size(); ++k) {
-          if (counts.on_unit[k][u] > 0) alone = 0;
+          if (counts.on_unit[k][u] > 0) is_alone = false;
         }
       }
-      const std::int64_t takes = std::min(alone, whole - static_cast<std::int64_t>(taken.size()));
-      for (std::int64_t i = 0; i < takes; ++i) taken.push_back(number.at(units[u].first + i));
-      free[u] = units[u].count - takes;
+      for (std::int64_t i = 0; i < units[u].count && is_alone; ++i) {
+        if (static_cast<std::int64_t>(taken.size()) == whole) break;
+        const std::int64_t node = number.at(units[u].first + i);
+        if (under.insert(node).second) taken.push_back(node);
+      }
     }
     if (static_cast<std::int64_t>(taken.size()) < whole) return std::nullopt;
     auto next = taken.begin();
     for (std::size_t k = 0; k < space.kinds.size(); ++k) {
-      for (std::int64_t i = 0; i < counts.in_class[k][c]; ++i) {
+      for (std::int64_t i = 0; i < left[k]; ++i) {
         placement.push_back({space.kinds[k].column, {next, next + space.kinds[k].nodes}});
         next += space.kinds[k].nodes;
         auto& wanted = nodes_wanted[space.kinds[k].model];
@@ -207,7 +290,12 @@ std::optional<FleetPlacement> pack(const FleetSpace& space, const std::vector<Un
       }
     }
     for (const std::size_t u : mine) {
-      UnitPacker packer(space, units[u], free[u], spreading, nodes_wanted);
+      const auto is_under = [&](std::int64_t node) { return under.count(number.at(node)) != 0; };
+      std::int64_t free = units[u].count;
+      if (!under.empty()) {
+        for (std::int64_t i = 0; i < units[u].count; ++i) free -= is_under(units[u].first + i);
+      }
+      UnitPacker packer(space, units[u], free, spreading, nodes_wanted);
       std::vector<std::size_t> kinds;
       for (std::size_t k = 0; k < space.kinds.size(); ++k) {
         if (counts.on_unit[k][u] > 0) kinds.push_back(k);
@@ -215,16 +303,30 @@ std::optional<FleetPlacement> pack(const FleetSpace& space, const std::vector<Un
       std::stable_sort(kinds.begin(), kinds.end(), [&](std::size_t a, std::size_t b) {
         return space.kinds[a].num_devices > space.kinds[b].num_devices;
       });
+      std::vector<std::int64_t> left_on_unit(space.kinds.size(), 0);
       for (const std::size_t k : kinds) {
-        if (!packer.add(k, counts.on_unit[k][u])) return std::nullopt;
+        left_on_unit[k] = counts.on_unit[k][u];
+        if (!spreading.keeps) continue;
+        for (const std::int64_t node : running_in(space, k, units[u])) {
+          if (left_on_unit[k] > 0 && !is_under(node) && packer.keep(k, node)) --left_on_unit[k];
+        }
       }
-      std::int64_t node = units[u].first + (units[u].count - free[u]);
+      for (const std::size_t k : kinds) {
+        if (!packer.add(k, left_on_unit[k])) return std::nullopt;
+      }
+      std::set<std::int64_t> named;
+      for (const NodeGroup& group : packer.groups()) {
+        if (group.named >= 0) named.insert(group.named);
+      }
+      std::int64_t node = units[u].first;
       for (const NodeGroup& group : packer.groups()) {
         if (group.replicas.empty()) continue;
-        for (std::int64_t i = 0; i < group.count; ++i, ++node) {
+        for (std::int64_t i = 0; i < group.count; ++i) {
+          while (group.named < 0 && (named.count(node) != 0 || is_under(node))) ++node;
+          const std::int64_t its = group.named >= 0 ? group.named : node++;
           for (const auto& [kind, copies] : group.replicas) {
             placement.insert(placement.end(), static_cast<std::size_t>(copies),
-                             {space.kinds[kind].column, {number.at(node)}});
+                             {space.kinds[kind].column, {number.at(its)}});
           }
         }
       }
@@ -310,6 +412,16 @@ std::optional<FleetCounts> counts_of(const FleetSpace& space, const std::vector<
   }
   std::map<std::int64_t, std::size_t> unit_of;
   for (auto& [c, nodes] : of_class) {
+    if (!space.running.empty()) {  // each node is itself
+      for (const std::int64_t node : nodes) {
+        const std::int64_t number = space.place_of(node)->second;
+        for (std::size_t u = 0; u < units.size(); ++u) {
+          const bool is_in = number >= units[u].first && number < units[u].first + units[u].count;
+          if (units[u].node_class == c && is_in) unit_of[node] = u;
+        }
+      }
+      continue;
+    }
     std::stable_sort(nodes.begin(), nodes.end(),
                      [&](std::int64_t a, std::int64_t b) { return load[a] > load[b]; });
     std::size_t next = 0;

@@ -12,6 +12,7 @@ namespace tessera::solver {
 struct Spreading {
   /// [model] of its demand that may lie on one node, where that can be kept to; empty: all of it.
   std::vector<double> most_on_node;
+  bool keeps = true;  ///< what runs stays where it is, where that can be kept to
 };
 
 /// Puts replicas on nodes: those over whole nodes first, then the largest into the fullest node

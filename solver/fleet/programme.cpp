@@ -174,8 +174,10 @@ void FleetProgramme::add_pattern_rows(std::size_t u, const Terms& room, double c
   for (Terms& terms : of_shape) lp_.add_row(-kFree, 0, std::move(terms));
 }
 
-// Nodes of a class that stand for each other: the fuller first.
+// Nodes of a class that stand for each other: the fuller first. With replicas that run on them they
+// do not.
 void FleetProgramme::add_order() {
+  if (!space_.running.empty()) return;
   for (std::size_t u = 0; u + 1 < units_.size(); ++u) {
     const std::size_t c = units_[u].node_class;
     if (options_.by_node[c] == 0 || units_[u + 1].node_class != c) continue;
@@ -247,8 +249,14 @@ void FleetProgramme::add_costs() {
       values.push_back(cost);
       scale_ = std::max(scale_, cost);
     }
+    const double each = instance.switch_usd_per_h();
+    scale_ = std::max(scale_, each);
     if (scale_ <= 0) scale_ = 1;
     for (const auto& [column, cost] : costs) lp_.columns[column].cost = cost / scale_;
+    if (each > 0) {
+      add_switching(each);
+      values.push_back(each);
+    }
     step_ = common_step(values);
   }
   const std::optional<double> budget = instance.max_usd_per_h;
@@ -261,6 +269,42 @@ void FleetProgramme::add_costs() {
     if (cost > 0) terms.emplace_back(column, cost / most);
   }
   lp_.add_row(-kFree, *budget * (1 + kGranted) / most, std::move(terms));
+}
+
+// Of replicas of which `running` run: one that starts, or stops, costs so much.
+//   |n - running| = n - running + 2 stops,  stops >= running - n
+double FleetProgramme::add_switch(std::size_t column, double running, double cost) {
+  lp_.columns[column].cost += cost;
+  if (running > 0) {
+    const std::size_t stops = lp_.add_column(0, running, 2 * cost);
+    lp_.add_row(running, kFree, {{column, 1}, {stops, 1}});
+  }
+  return -running * cost;
+}
+
+// Of a unit of several nodes: as if replicas could change places among these.
+void FleetProgramme::add_switching(double usd_per_h) {
+  const double cost = usd_per_h / scale_;
+  double constant = cost * as_number(space_.num_leaving);
+  for (const auto& running : space_.running) {
+    const auto between = [&](std::size_t kind, std::size_t c, std::int64_t first,
+                             std::int64_t count) {
+      const std::vector<FleetSpace::At>& places = running[kind];
+      return as_number(
+          std::lower_bound(places.begin(), places.end(), FleetSpace::At{c, first + count}) -
+          std::lower_bound(places.begin(), places.end(), FleetSpace::At{c, first}));
+    };
+    for (const Single& s : single_) {
+      const Unit& unit = units_[s.unit];
+      constant +=
+          add_switch(s.column, between(s.kind, unit.node_class, unit.first, unit.count), cost);
+    }
+    for (const Whole& w : whole_) {
+      constant += add_switch(
+          w.column, between(w.kind, w.node_class, 0, space_.classes[w.node_class].count), cost);
+    }
+  }
+  lp_.add_column(1, 1, constant);
 }
 
 void FleetProgramme::add_constraint(const FleetConstraint& rule) {

@@ -98,6 +98,8 @@ class FleetProgramme {
   void add_order();
   void add_whole_rows();
   void add_costs();
+  void add_switching(double usd_per_h);
+  double add_switch(std::size_t column, double running, double cost);
   void add_demands();
   void add_one_class(std::size_t model, bool reserve);
   void add_loss(std::size_t model, std::size_t loss);

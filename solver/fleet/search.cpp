@@ -56,7 +56,11 @@ bool FleetSearch::offer(const FleetPlacement& placement, const char* found_by) {
 bool FleetSearch::offer_counts(const FleetProgramme& programme, const FleetCounts& counts,
                                const char* found_by) {
   Spreading spreading;
-  const auto packed = pack(space_, programme.units(), counts, spreading);
+  auto packed = pack(space_, programme.units(), counts, spreading);
+  if (!packed && !space_.running.empty()) {
+    spreading.keeps = false;
+    packed = pack(space_, programme.units(), counts, spreading);
+  }
   if (packed && offer(*packed, found_by)) return true;
   if (instance_.reserve_nodes == 0 || !packed) return false;
   // Spread: no more of a model on a node than its replicas leave to lose.
@@ -193,6 +197,10 @@ FleetSearch::Part FleetSearch::solve_part(const FleetProgramme& programme,
     answer.value = result.objective;
     if (offer_counts(programme, counts, effort.name)) {
       answer.counts = std::move(counts);
+      // Replicas that only the sum of nodes leaves where they are.
+      const double promised = programme.objective(result.objective);
+      const bool is_worse = *objective_ > promised + 1e-6 * std::max(1.0, std::abs(promised));
+      if (!space_.running.empty() && is_worse) unpacked_ = true;
     } else {
       unpacked_ = true;
     }

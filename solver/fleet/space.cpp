@@ -54,6 +54,7 @@ FleetSpace::FleetSpace(const FleetInstance& fleet) : instance(&fleet) {
   merge_classes();
   make_kinds();
   drop_dominated();
+  find_running();
   for (std::size_t k = 0; k < kinds.size(); ++k) of_model[kinds[k].model].push_back(k);
   for (std::size_t m = 0; m < wanted.size(); ++m) {
     for (std::size_t b = 0; b < wanted[m].size(); ++b) {
@@ -111,6 +112,11 @@ void FleetSpace::make_kinds() {
   for (const AlikeNodes& nodes : classes) {
     all_devices += static_cast<double>(nodes.count * nodes.num_devices);
   }
+  std::vector<char> runs(instance->columns.size(), 0);
+  for (const FleetPlacement& placement : instance->around) {
+    if (instance->switch_usd_per_h() <= 0) break;
+    for (const Replica& replica : placement) runs[replica.column] = 1;
+  }
   for (std::size_t i = 0; i < instance->columns.size(); ++i) {
     const Column& column = instance->columns[i];
     const FleetModel& model = instance->models[column.model];
@@ -126,7 +132,8 @@ void FleetSpace::make_kinds() {
         kind.classes.push_back(c);
       }
     }
-    bool useful = asked_for.count(column.model) != 0;
+    kind.runs = runs[i] != 0;
+    bool useful = kind.runs || asked_for.count(column.model) != 0;
     for (const std::size_t b : wanted[column.model]) {
       const double multiple = column.rate[b] / model.demand[b] / (by_weight ? model.weight : 1);
       kind.rate.push_back(!by_weight && multiple * all_devices < kNothing ? 0 : multiple);
@@ -149,9 +156,10 @@ void FleetSpace::drop_dominated() {
   std::vector<std::size_t> better(kinds.size());
   for (std::size_t b = 0; b < kinds.size(); ++b) {
     better[b] = b;
+    if (kinds[b].runs) continue;
     for (std::size_t a = 0; a < kinds.size() && better[b] == b; ++a) {
       if (a == b || (a < b && better[a] != a) || !dominates(kinds[a], kinds[b])) continue;
-      const bool equal = dominates(kinds[b], kinds[a]);
+      const bool equal = !kinds[a].runs && dominates(kinds[b], kinds[a]);
       if (equal && a > b) continue;  // the first of them stays
       better[b] = a;
       ++(equal ? num_merged : num_dominated);
@@ -171,6 +179,39 @@ void FleetSpace::drop_dominated() {
     kind_of_column[kinds[k].column] = place[best];
   }
   kinds = std::move(left);
+}
+
+std::optional<FleetSpace::At> FleetSpace::place_of(std::int64_t node) const {
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    std::int64_t begins = 0;
+    for (const NodeRange& range : classes[c].ranges) {
+      if (node >= range.first && node < range.first + range.count) {
+        return At{c, begins + node - range.first};
+      }
+      begins += range.count;
+    }
+  }
+  return std::nullopt;
+}
+
+void FleetSpace::find_running() {
+  if (instance->switch_usd_per_h() <= 0) return;
+  for (const FleetPlacement& placement : instance->around) {
+    std::vector<std::vector<At>>& own = running.emplace_back(kinds.size());
+    for (const Replica& replica : placement) {
+      const std::optional<std::size_t> k = kind_of_column[replica.column];
+      const std::optional<At> at = place_of(replica.nodes.front());
+      const bool can_run =
+          k && at &&
+          std::binary_search(kinds[*k].classes.begin(), kinds[*k].classes.end(), at->first);
+      if (can_run) {
+        own[*k].push_back(*at);
+      } else {
+        ++num_leaving;
+      }
+    }
+    for (std::vector<At>& places : own) std::sort(places.begin(), places.end());
+  }
 }
 
 std::int64_t FleetSpace::fit(const Kind& kind, std::size_t node_class) const {

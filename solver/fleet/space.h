@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tessera/solver/fleet/fleet.h"
@@ -36,6 +37,7 @@ struct Kind {
   /// [wanted class of requests] over the demand (and the weight, of objective rate).
   std::vector<double> rate;
   std::vector<std::size_t> classes;  ///< on which it can run
+  bool runs = false;                 ///< before or after: no other one can stand for it
 
   bool is_whole() const { return nodes > 1; }
 };
@@ -59,11 +61,18 @@ struct FleetSpace {
   std::vector<std::vector<std::size_t>> of_model;  ///< [model] kinds
   std::vector<std::size_t> class_of;               ///< [class of the instance]
   std::vector<std::optional<std::size_t>> kind_of_column;  ///< the one that is no worse
+  /// [around][kind] nodes on which it runs there: each by its class and its number in that; of
+  /// whole-node replicas the first. Sorted. Empty where it costs nothing to move them.
+  using At = std::pair<std::size_t, std::int64_t>;
+  std::vector<std::vector<std::vector<At>>> running;
+  std::optional<At> place_of(std::int64_t node) const;
+  std::int64_t num_leaving = 0;  ///< replicas around that can run no more
   /// Models of which some class of requests no kind that fits anywhere serves.
   std::vector<std::size_t> unservable;
   std::size_t num_merged = 0, num_dominated = 0, num_useless = 0;
 
  private:
+  void find_running();
   void merge_classes();
   void make_kinds();
   void drop_dominated();

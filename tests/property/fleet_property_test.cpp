@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -93,6 +94,23 @@ FleetInstance random_fleet(Rng& rng) {
         rule.not_beside = 1 - rule.model;
     }
     fleet.constraints.push_back(rule);
+  }
+  // What runs before it, and after it, whether or not that serves anything.
+  const std::int64_t nodes = fleet.num_nodes();
+  if (fleet.objective == FleetObjective::cost && chance(2) && nodes > 0) {
+    fleet.switch_usd = chance(4) ? 10 : 0.1 * static_cast<double>(rng.integer(1, 10));
+    fleet.hours = chance(2) ? 1 : 4;
+    for (std::int64_t i = rng.integer(1, 2); i > 0; --i) {
+      FleetPlacement& placement = fleet.around.emplace_back();
+      for (std::int64_t r = rng.integer(0, 4); r > 0; --r) {
+        Replica replica{index(fleet.columns.size()), {}};
+        const std::int64_t wanted = fleet.columns[replica.column].nodes;
+        if (wanted > nodes) continue;
+        const std::int64_t first = rng.integer(0, nodes - wanted);
+        for (std::int64_t n = 0; n < wanted; ++n) replica.nodes.push_back(first + n);
+        placement.push_back(replica);
+      }
+    }
   }
   return fleet;
 }
@@ -202,6 +220,17 @@ class Enumeration {
     return least;
   }
 
+  double switched() const {
+    double total = 0;
+    for (const FleetPlacement& other : fleet_.around) {
+      std::map<std::pair<std::size_t, std::vector<std::int64_t>>, int> apart;
+      for (const Replica& replica : placed_) ++apart[{replica.column, replica.nodes}];
+      for (const Replica& replica : other) --apart[{replica.column, replica.nodes}];
+      for (const auto& [replica, count] : apart) total += std::abs(count);
+    }
+    return total;
+  }
+
   void evaluate() {
     double usd = 0, gpus = 0;
     std::set<std::int64_t> used;
@@ -254,7 +283,8 @@ class Enumeration {
       if (fleet_.objective != FleetObjective::rate && multiple < 1 - 1e-9) return;
       scale = std::min(scale, multiple / fleet_.models[m].weight);
     }
-    const double objective = fleet_.objective == FleetObjective::cost   ? usd
+    const double moves = switched() * fleet_.switch_usd / fleet_.hours;
+    const double objective = fleet_.objective == FleetObjective::cost   ? usd + moves
                              : fleet_.objective == FleetObjective::gpus ? gpus
                                                                         : scale;
     const bool better = !best_ || (fleet_.objective == FleetObjective::rate ? objective > *best_

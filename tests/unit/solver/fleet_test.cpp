@@ -12,6 +12,7 @@
 #include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet/master.h"
 #include "tessera/solver/fleet/solved_fleet.h"
+#include "tessera/solver/fleet/transition.h"
 
 namespace tessera::solver {
 namespace {
@@ -236,6 +237,76 @@ TEST(Fleet, IsNoOtherWithColumnsThatAreAlikeOrNoBetter) {
   EXPECT_EQ(answer.notes.size(), 2U);
 }
 
+TEST(Fleet, MovesNoMoreThanThatSaves) {
+  FleetInstance fleet = small();
+  fleet.around = {{{0, {0}}, {0, {0}}, {0, {1}}, {0, {1}}}};
+  fleet.switch_usd = 0.5;
+  fleet.models[0].demand = {5};  // one A more, not a B in the place of four
+  const FleetAnswer more = solve(fleet);
+  EXPECT_NEAR(*more.objective, 5.5, 1e-9);
+  EXPECT_NEAR(more.usd_per_h, 5, 1e-9);
+  EXPECT_EQ(check_fleet(fleet, more.placement).switched, 1);
+  // Of an A at 1.5 a B beside one saves 1.5 USD/h, and three stops and a start cost 2 USD.
+  fleet.models[0].demand = {4};
+  fleet.device_types[0].usd_per_h = 1.5;
+  EXPECT_EQ(check_fleet(fleet, solve(fleet).placement).switched, 0);
+  fleet.hours = 24;
+  const FleetAnswer day = solve(fleet);
+  EXPECT_NEAR(day.usd_per_h, 4.5, 1e-9);
+  EXPECT_EQ(check_fleet(fleet, day.placement).switched, 4);
+  EXPECT_NEAR(*day.objective, 4.5 + 4 * 0.5 / 24, 1e-9);
+}
+
+TEST(Fleet, OfARowCountsWhatRunsBeforeAndAfter) {
+  FleetInstance fleet = small();
+  fleet.models[0].demand = {1};
+  fleet.switch_usd = 0.6;
+  const FleetPlacement two = {{0, {0}}, {0, {0}}};
+  fleet.around = {two};
+  EXPECT_NEAR(best(fleet), 1 + 0.6, 1e-9);  // one of two stops
+  fleet.around = {two, two};
+  EXPECT_NEAR(best(fleet), 2, 1e-9);  // it would have to come back
+}
+
+TEST(Fleet, KeepsReplicasOnTheNodesThatTheyHave) {
+  FleetInstance fleet = small();
+  fleet.switch_usd = 5;
+  fleet.models[0].demand = {3};
+  fleet.around = {{{0, {3}}, {0, {1}}, {0, {1}}}};
+  const FleetAnswer answer = solve(fleet);
+  EXPECT_NEAR(*answer.objective, 3, 1e-9);
+  EXPECT_EQ(switches(fleet.around[0], answer.placement).count(), 0);
+}
+
+TEST(FleetTransition, StartsBeforeItStopsWhereThereIsRoom) {
+  FleetInstance fleet = small();
+  fleet.models[0].demand = {2};
+  const FleetPlacement from = {{0, {0}}, {0, {0}}}, to = {{0, {1}}, {0, {1}}};
+  const FleetTransition way = transition(fleet, from, to);
+  ASSERT_EQ(way.steps.size(), 4U);
+  EXPECT_TRUE(way.steps[0].starts && way.steps[1].starts);
+  EXPECT_FALSE(way.steps[2].starts || way.steps[3].starts);
+  EXPECT_TRUE(way.full_nodes.empty());
+  EXPECT_NEAR(way.least_scale[0], 1, 1e-12);
+}
+
+TEST(FleetTransition, SaysWhereTheOldHasToGoFirst) {
+  FleetInstance fleet = small();
+  fleet.models = {{"m", {2}}, {"n", {1}}};
+  fleet.columns = {{0, {{"A", 1}}, {1}}, {1, {{"A", 2}}, {1}}, {0, {{"B", 1}}, {2}}};
+  // n takes the place of m, of which one more comes up elsewhere.
+  const FleetPlacement from = {{0, {0}}, {0, {0}}}, to = {{0, {1}}, {0, {2}}, {1, {0}}};
+  const FleetTransition way = transition(fleet, from, to);
+  EXPECT_EQ(way.full_nodes, std::vector<std::int64_t>{0});
+  EXPECT_NEAR(way.least_scale[0], 1, 1e-12);  // the two elsewhere were up before
+  EXPECT_NEAR(way.least_scale[1], 0, 1e-12);
+  // With nowhere else, m is down while it changes.
+  const FleetTransition swap = transition(fleet, {{1, {0}}}, {{0, {0}}, {0, {0}}});
+  EXPECT_EQ(swap.full_nodes, std::vector<std::int64_t>{0});
+  EXPECT_NEAR(swap.least_scale[1], 0, 1e-12);
+  EXPECT_FALSE(swap.steps.front().starts);
+}
+
 TEST(Fleet, HasPricesOfWhatIsScarce) {
   FleetInstance fleet = small();
   fleet.models[0].demand = {12};  // 2 B, which serve more for their money, and 5 A
@@ -323,15 +394,16 @@ TEST(FleetFile, KeepsAllThatItIsGiven) {
   fleet.constraints = {{.model = 0, .max_gpus = 3, .device_type = "A"}};
   fleet.columns[1].node_class = 1;
   fleet.max_usd_per_h = 9;
+  fleet.around = {{{0, {0}}, {1, {4}}}, {}};
+  fleet.switch_usd = 0.25;
+  fleet.hours = 2;
   const Json json = fleet_json(fleet);
   EXPECT_EQ(fleet_json(fleet_from_json(json, "f")), json);
   const SolvedFleet solved_fleet = solved(fleet, solve(fleet));
   const Json plan = solved_fleet_json(solved_fleet);
   const SolvedFleet read = solved_fleet_from_json(plan, "p");
   EXPECT_EQ(solved_fleet_json(read), plan);
-  const FleetDiff diff = difference(solved_fleet, read);
-  EXPECT_TRUE(diff.starts.empty() && diff.stops.empty());
-  EXPECT_EQ(diff.kept, static_cast<std::int64_t>(read.answer.placement.size()));
+  EXPECT_EQ(read.answer.placement, solved_fleet.answer.placement);
   EXPECT_THAT(fleet_text(read), HasSubstr("USD/h"));
 }
 
@@ -390,7 +462,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"/constraints", "[{\"model\": 0, \"not_beside\": 0}]",
                  "constraints[0].not_beside"},
         BadField{"/constraints", "[{\"model\": 0, \"device_type\": \"A\"}]",
-                 "constraints[0].device_type"}));
+                 "constraints[0].device_type"},
+        BadField{"/around", "[[{\"column\": 2, \"nodes\": [0]}]]", "around[0][0].column"},
+        BadField{"/around", "[[{\"column\": 0, \"nodes\": [6]}]]", "around[0][0].nodes"},
+        BadField{"/around", "[[{\"column\": 0, \"nodes\": []}]]", "around[0][0].nodes"},
+        BadField{"/around", "[[], [], []]", "around"}, BadField{"/hours", "0", "hours"},
+        BadField{"/switch_usd", "-1", "switch_usd"}));
 
 }  // namespace
 }  // namespace tessera::solver

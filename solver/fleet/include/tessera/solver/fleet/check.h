@@ -24,8 +24,17 @@ struct FleetCheck {
   double objective = 0;
   double usd_per_h = 0;
   std::int64_t gpus = 0, nodes = 0;
+  std::int64_t switched = 0;  ///< replicas that start or stop, of the instance's `around`
   std::vector<FleetServed> models;
 };
+
+/// Replicas that start, and those that stop, on the way from one placement to another.
+struct FleetSwitches {
+  FleetPlacement starts, stops;
+
+  std::int64_t count() const { return static_cast<std::int64_t>(starts.size() + stops.size()); }
+};
+FleetSwitches switches(FleetPlacement from, FleetPlacement to);
 
 /// Places every replica on its nodes, adds up money, loses every node, and serves the demand.
 FleetCheck check_fleet(const FleetInstance& instance, const FleetPlacement& placement);
@@ -58,6 +67,7 @@ struct Fields<solver::FleetCheck> {
       field<&C::usd_per_h>({.name = "usd_per_h", .doc = "By the billing", .unit = "USD/h"}),
       field<&C::gpus>({.name = "gpus", .doc = "Devices that replicas take"}),
       field<&C::nodes>({.name = "nodes", .doc = "That run anything"}),
+      field<&C::switched>({.name = "switched", .doc = "Replicas that start or stop"}),
       field<&C::models>({.name = "models", .doc = "Each with what serves it"})};
 };
 

@@ -27,7 +27,7 @@
 namespace tessera::solver {
 
 enum class FleetObjective {
-  cost,  ///< USD/h
+  cost,  ///< USD/h, and what replicas that start or stop cost in that time
   gpus,  ///< devices that replicas take
   rate   ///< the largest multiple of the demand
 };
@@ -82,6 +82,15 @@ struct FleetConstraint {
   std::optional<std::size_t> not_beside = {};   ///< a model that has no part on its nodes
 };
 
+/// One replica.
+struct Replica {
+  std::size_t column = 0;
+  std::vector<std::int64_t> nodes;
+
+  bool operator==(const Replica&) const = default;
+};
+using FleetPlacement = std::vector<Replica>;
+
 struct FleetInstance {
   std::string name;
   FleetObjective objective = FleetObjective::cost;
@@ -95,18 +104,17 @@ struct FleetInstance {
   std::vector<FleetModel> models;
   std::vector<Column> columns;
   std::vector<FleetConstraint> constraints;
+  /// What runs before it, and where it is one of a row, what runs after it. Replicas are the same
+  /// by their column and their nodes; each that starts or stops costs `switch_usd` once, and the
+  /// fleet stands for `hours`.
+  std::vector<FleetPlacement> around;
+  double switch_usd = 0;
+  double hours = 1;
 
   std::int64_t num_nodes() const;
+  /// USD/h of a replica that starts or stops.
+  double switch_usd_per_h() const { return around.empty() ? 0 : switch_usd / hours; }
 };
-
-/// One replica.
-struct Replica {
-  std::size_t column = 0;
-  std::vector<std::int64_t> nodes;
-
-  bool operator==(const Replica&) const = default;
-};
-using FleetPlacement = std::vector<Replica>;
 
 enum class FleetStatus {
   optimal,      ///< proven, to 1e-6 of the objective
@@ -340,6 +348,17 @@ struct Fields<solver::FleetConstraint> {
 };
 
 template <>
+struct Fields<solver::Replica> {
+  using R = solver::Replica;
+  static constexpr auto list = std::tuple{
+      field<&R::column>({.name = "column", .doc = "Its kind (0-based)", .min = 0, .max = 1e6}),
+      field<&R::nodes>({.name = "nodes",
+                        .doc = "On which it runs (0-based)",
+                        .min = 0,
+                        .max = static_cast<double>(solver::kMaxFleetNodes)})};
+};
+
+template <>
 struct Fields<solver::FleetInstance> {
   using I = solver::FleetInstance;
   static constexpr auto list = std::tuple{
@@ -363,18 +382,22 @@ struct Fields<solver::FleetInstance> {
       field<&I::columns>({.name = "columns", .doc = "Kinds of replicas"}),
       field<&I::constraints>({.name = "constraints",
                               .doc = "What the fleet has to keep to besides",
-                              .in_file = InFile::when_set})};
-};
-
-template <>
-struct Fields<solver::Replica> {
-  using R = solver::Replica;
-  static constexpr auto list = std::tuple{
-      field<&R::column>({.name = "column", .doc = "Its kind (0-based)", .min = 0, .max = 1e6}),
-      field<&R::nodes>({.name = "nodes",
-                        .doc = "On which it runs (0-based)",
-                        .min = 0,
-                        .max = static_cast<double>(solver::kMaxFleetNodes)})};
+                              .in_file = InFile::when_set}),
+      field<&I::around>({.name = "around",
+                         .doc = "What runs before it, and what runs after it",
+                         .in_file = InFile::when_set}),
+      field<&I::switch_usd>({.name = "switch_usd",
+                             .doc = "Of each replica that starts or stops",
+                             .unit = "USD",
+                             .min = 0,
+                             .max = solver::kMaxUsdPerH,
+                             .in_file = InFile::when_set}),
+      field<&I::hours>({.name = "hours",
+                        .doc = "For which it stands",
+                        .unit = "h",
+                        .min = 1e-3,
+                        .max = 1e6,
+                        .in_file = InFile::when_set})};
 };
 
 template <>
