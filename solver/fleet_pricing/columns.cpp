@@ -181,6 +181,29 @@ void FleetColumns::add_kind(std::size_t model, const ServingRequest& request, co
   searches_.push_back(std::move(held));
 }
 
+void FleetColumns::add_given(const GivenColumn& column, const NodeKind& its,
+                             const std::string& path) {
+  const auto& slots = its.node->devices;
+  FleetColumn own{column.model, column.node_class, 1, std::vector<std::int64_t>(slots.size(), 0),
+                  engines_.size()};
+  for (const auto& [name, count] : column.devices) {
+    std::int64_t left = count;
+    for (std::size_t i = 0; i < slots.size() && left > 0; ++i) {
+      if (slots[i].device.name != name) continue;
+      own.devices[i] = 1;
+      --left;
+    }
+    if (left > 0) refuse(path + ".devices", "a node of {} has no {} x {}", its.name, count, name);
+  }
+  FleetEngine engine;
+  engine.bound_per_s = engine.rate_per_s = column.rate_per_s;
+  engine.is_known = true;
+  engine.label = column.label;
+  engines_.push_back(std::move(engine));
+  ++num_given_;
+  columns_.push_back(std::move(own));
+}
+
 std::string FleetColumns::why_none(std::size_t model) const {
   return refusal_lines(refusals_[model]);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "tessera/core/error.h"
@@ -62,6 +63,16 @@ std::optional<double> NodeKind::device_usd_per_h(std::size_t device) const {
   return *usd_per_h * *node->devices[device].device.price_usd_per_h / *all;
 }
 
+void name_apart(std::vector<NodeKind>& kinds) {
+  std::set<std::string> names;
+  for (NodeKind& kind : kinds) {
+    const std::string name = kind.name;
+    for (int copy = 2; !names.insert(kind.name).second; ++copy) {
+      kind.name = fmt::format("{} ({})", name, copy);
+    }
+  }
+}
+
 std::vector<NodeKind> node_kinds(const Cluster& cluster) {
   std::vector<std::vector<std::size_t>> on_node(cluster.nodes.size());
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
@@ -88,6 +99,7 @@ std::vector<NodeKind> node_kinds(const Cluster& cluster) {
     ++its.count;
     its.names.push_back(cluster.nodes[n].name);
   }
+  name_apart(classes);
   return classes;
 }
 

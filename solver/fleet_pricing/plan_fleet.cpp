@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 
+#include "fleet_instance.h"
 #include "tessera/core/error.h"
 #include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet/master.h"
@@ -58,81 +58,6 @@ class Clock {
   bool interrupted_ = false;
 };
 
-/// Of each class's devices, the name that its type has in the instance.
-using TypeNames = std::vector<std::vector<std::string>>;
-
-/// Devices of one name cost the same in an instance: those that cost something else in another
-/// class are a type of that class.
-TypeNames add_nodes(const std::vector<NodeKind>& nodes, FleetInstance& instance) {
-  std::map<std::string, double> prices;
-  std::set<std::string> class_names;
-  TypeNames names;
-  for (const NodeKind& kind : nodes) {
-    NodeClass its;
-    its.name = kind.name;
-    for (int copy = 2; !class_names.insert(its.name).second; ++copy) {
-      its.name = fmt::format("{} ({})", kind.name, copy);
-    }
-    its.count = kind.count;
-    its.usd_per_h = kind.usd_per_h.value_or(0);
-    std::vector<std::string>& own = names.emplace_back();
-    for (std::size_t i = 0; i < kind.node->devices.size(); ++i) {
-      std::string type = kind.node->devices[i].device.name;
-      const double price = kind.device_usd_per_h(i).value_or(0);
-      const auto known = prices.find(type);
-      if (known != prices.end() && known->second != price) {
-        type += fmt::format(" of {}", its.name);
-      }
-      if (prices.try_emplace(type, price).second) instance.device_types.push_back({type, price});
-      ++its.devices[type];
-      own.push_back(std::move(type));
-    }
-    instance.node_classes.push_back(std::move(its));
-  }
-  return names;
-}
-
-void add_constraints(const FleetRequest& request, FleetInstance& instance) {
-  instance.constraints = request.constraints;
-  for (std::size_t m = 0; m < request.models.size(); ++m) {
-    const NamedModel& model = request.models[m];
-    FleetConstraint own{.model = m, .min_nodes = model.min_nodes};
-    if (model.min_replicas > 0) own.min_replicas = model.min_replicas;
-    own.max_gpus = model.max_gpus;
-    if (own.min_nodes || own.min_replicas || own.max_gpus) instance.constraints.push_back(own);
-  }
-}
-
-FleetInstance instance_of(const FleetRequest& request, const FleetColumns& columns) {
-  FleetInstance instance;
-  instance.objective = request.objective;
-  instance.billing = request.billing;
-  instance.reserve_nodes = request.reserve_nodes;
-  instance.max_usd_per_h = request.max_usd_per_h;
-  const TypeNames types = add_nodes(request.nodes, instance);
-  for (std::size_t m = 0; m < request.models.size(); ++m) {
-    const NamedModel& model = request.models[m];
-    const auto other = request.demand_per_s.find(model.name);
-    const bool is_other = other != request.demand_per_s.end();
-    const double demand = is_other ? other->second : columns.demand_per_s(m);
-    instance.models.push_back({model.name, {demand}, model.weight});
-  }
-  for (const FleetColumn& each : columns.columns()) {
-    Column column;
-    column.model = each.model;
-    for (std::size_t i = 0; i < each.devices.size(); ++i) {
-      if (each.devices[i] > 0) ++column.devices[types[each.node_class][i]];
-    }
-    column.rate = {columns.engine_of(each).most_per_s()};
-    column.nodes = each.nodes;
-    column.node_class = each.node_class;
-    column.label = columns.engine_of(each).priced->name();
-    instance.columns.push_back(std::move(column));
-  }
-  add_constraints(request, instance);
-  return instance;
-}
-
 /// Master and simulation in turn: first without the reserve, which is a relaxation and soon solved,
 /// so that most of what the fleet will be made of is known before the hard programme begins.
 class LazyPricing {
@@ -144,11 +69,12 @@ class LazyPricing {
         clock_(clock),
         pricing_(pricing),
         start_(std::move(start)),
-        master_(instance_of(request, columns)) {}
+        master_(instance_of(request, columns, num_leaving_)) {}
 
   FleetAnswer run() {
     try {
       if (request_.simulate_all) simulate_all();
+      choose_start();
       if (request_.reserve_nodes > 0 && start_.empty()) {
         FleetInstance relaxed = master_.instance();
         relaxed.reserve_nodes = 0;
@@ -167,8 +93,30 @@ class LazyPricing {
   }
 
   const FleetInstance& instance() const { return master_.instance(); }
+  std::int64_t num_leaving() const { return num_leaving_; }
 
  private:
+  /// What there is to start from: what it was planned again from, or what runs around it; the best
+  /// of what still does, else the first, which is there to be repaired.
+  void choose_start() {
+    std::vector<FleetPlacement> choices = master_.instance().around;
+    choices.insert(choices.begin(), start_);
+    std::erase_if(choices, [](const FleetPlacement& each) { return each.empty(); });
+    if (choices.empty()) return;
+    start_ = choices.front();
+    std::optional<double> best;
+    for (const FleetPlacement& each : choices) {
+      simulate_used(each);
+      const FleetCheck check = check_fleet(master_.instance(), each);
+      const bool is_rate = request_.objective == FleetObjective::rate;
+      const bool is_better = !best || (is_rate ? check.objective > *best : check.objective < *best);
+      if (!check.violations.empty() || !is_better) continue;
+      best = check.objective;
+      start_ = each;
+    }
+    last_known_ = start_;
+  }
+
   /// Of a fleet that runs: what serves the demand and moves nothing of it, to start from.
   std::optional<FleetPlacement> least_moved() {
     if (start_.empty()) return std::nullopt;
@@ -252,7 +200,11 @@ class LazyPricing {
   FleetAnswer solve(FleetMaster& master, double time_limit_s) {
     const double before_s = clock_.elapsed_s();
     FleetOptions options = options_of(time_limit_s);
-    options.round = request_.round;
+    if (request_.round) {
+      options.round = [&](const std::vector<double>& copies) {
+        return request_.round(copies, master.instance());
+      };
+    }
     options.start = std::exchange(start_, {});
     FleetAnswer answer = master.solve(options);
     pricing_.master_s += clock_.elapsed_s() - before_s;
@@ -325,6 +277,7 @@ class LazyPricing {
     options.time_limit_s = kLastWord_s;
     options.threads = request_.threads;
     options.seed = request_.seed;
+    options.start = last_known_;
     FleetAnswer answer = master.solve(options);
     answer.lack.reset();
     answer.bound = bound_;
@@ -337,7 +290,9 @@ class LazyPricing {
   FleetColumns& columns_;
   Clock& clock_;
   FleetPricing& pricing_;
-  FleetPlacement start_;  ///< for the first round
+  FleetPlacement start_;       ///< for the first round
+  FleetPlacement last_known_;  ///< of columns that were simulated
+  std::int64_t num_leaving_ = 0;
   FleetMaster master_;
   std::vector<FleetMaster*> followers_;  ///< others with the same columns
   std::optional<double> bound_;
@@ -346,6 +301,10 @@ class LazyPricing {
 void check(const FleetRequest& request, const std::string& path) {
   if (request.nodes.empty()) refuse(path, "give a cluster, or nodes to rent");
   if (request.models.empty()) refuse(path + ".models", "the list is empty");
+  if (request.switch_usd > 0 && request.objective != FleetObjective::cost) {
+    refuse(path + ".switch_usd", "money counts in objective cost, this one is {}",
+           name_of(request.objective));
+  }
   if (request.objective != FleetObjective::cost && !request.max_usd_per_h) return;
   for (const NodeKind& kind : request.nodes) {
     if (kind.usd_per_h) continue;
@@ -375,7 +334,19 @@ void finish(const FleetRequest& request, Clock& clock, FleetPlacement start, Pri
     fleet.answer.notes.push_back(fmt::format("{}: {}", request.models[m].name, columns.note(m)));
   }
   fleet.pricing.simulated = columns.num_simulated() - simulated;
+  if (!request.given_columns.empty()) {
+    fleet.answer.notes.push_back(fmt::format(
+        "{} kinds of replicas were given by a script, and count at the rates that it gave",
+        request.given_columns.size()));
+  }
   fleet.instance = lazy.instance();
+  fleet.num_leaving = lazy.num_leaving();
+  if (fleet.num_leaving > 0) {
+    fleet.answer.notes.push_back(fmt::format(
+        "{} of the replicas that run are on no node, or of no kind, that there is here: they stop "
+        "whatever is planned, and cost no switch_usd",
+        fleet.num_leaving));
+  }
 }
 
 /// A placement without what had a part on lost nodes, by the numbers of those that are left.
@@ -404,6 +375,45 @@ PricedFleet replan_fleet(const PricedFleet& before, const FleetRequest& request,
   return fleet;
 }
 
+namespace {
+
+std::shared_ptr<FleetColumns> columns_of(const FleetRequest& request, const DataFolders& folders,
+                                         const std::string& path, std::function<void()> poll) {
+  auto columns = std::make_shared<FleetColumns>(request.models, request.nodes, folders,
+                                                path + ".models", std::move(poll));
+  for (const GivenColumn& given : request.given_columns) {
+    columns->add_given(given, request.nodes[given.node_class], path + ".columns");
+  }
+  return columns;
+}
+
+}  // namespace
+
+PricedFleet restored_fleet(const FleetRequest& request, const FleetInstance& instance,
+                           FleetPlacement placement, const std::vector<std::size_t>& known,
+                           const DataFolders& folders, const std::string& path) {
+  PricedFleet fleet;
+  fleet.nodes = request.nodes;
+  fleet.columns = columns_of(request, folders, path, {});
+  const std::vector<FleetColumn>& columns = fleet.columns->columns();
+  bool is_same = columns.size() == instance.columns.size();
+  for (std::size_t c = 0; c < columns.size() && is_same; ++c) {
+    is_same = fleet.columns->engine_of(columns[c]).name() == instance.columns[c].label &&
+              columns[c].model == instance.columns[c].model;
+  }
+  if (!is_same) {
+    refuse(ErrorCode::unsupported, path,
+           "the engines that are possible now are others than those of the file, which another "
+           "version made, or other data: plan the fleet anew");
+  }
+  for (const std::size_t column : known) {
+    if (column < columns.size()) fleet.columns->simulate(column);
+  }
+  fleet.instance = instance;
+  fleet.answer.placement = std::move(placement);
+  return fleet;
+}
+
 PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
                        const std::string& path) {
   check(request, path);
@@ -411,8 +421,7 @@ PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
   PricedFleet fleet;
   fleet.nodes = request.nodes;
   try {
-    fleet.columns = std::make_shared<FleetColumns>(request.models, request.nodes, folders,
-                                                   path + ".models", [&clock] { clock.poll(); });
+    fleet.columns = columns_of(request, folders, path, [&clock] { clock.poll(); });
   } catch (const Stopped&) {
     fleet.answer.status = clock.status();
     fleet.answer.solve_s = clock.elapsed_s();

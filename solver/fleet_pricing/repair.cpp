@@ -34,6 +34,7 @@ Remaining remaining(const FleetInstance& instance, const FleetPlacement& running
   Remaining left{instance, {}};
   left.instance.node_classes.clear();
   left.instance.columns.clear();
+  left.instance.around.clear();
   const auto taken = taken_by(instance, running);
   std::vector<std::vector<std::size_t>> classes_of;  // [class of the whole]
   std::int64_t first = 0;

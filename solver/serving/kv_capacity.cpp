@@ -49,6 +49,16 @@ cost::MemoryQuery memory_query(const serving::EngineOptions& engine,
           .version = runtime_version(engine.runtime_version, "engine.runtime_version")};
 }
 
+/// The weights of an account, of a device that holds its share of the model.
+void add_weights(const ModelShape& member, const cost::Stage& stage, const cost::MemoryQuery& query,
+                 cost::MemoryAccount& memory) {
+  for (const auto& [kind, count] : stage.layers) {
+    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
+    memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
+  }
+  memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
+}
+
 StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query =
@@ -59,11 +69,7 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
   for (const auto& [kind, count] : stage.layers) num_layers += count;
   StageKvMemory memory{cost::empty_account(context, stage.members, query,
                                            engine.gpu_memory_utilization, num_layers)};
-  for (const auto& [kind, count] : stage.layers) {
-    const auto& layer = member.layer_classes[static_cast<std::size_t>(kind.layer_class)];
-    memory.weight_bytes += number(count) * cost::layer_weight_bytes(layer, kind.bitwidth, query);
-  }
-  memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
+  add_weights(member, stage, query, memory);
   memory.activation_bytes = cost::step_activation_bytes(
       context.model, member, engine.max_num_batched_tokens, seats, stage.place, query);
   memory.kv_bytes = memory.left_bytes();
@@ -72,6 +78,13 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
 }
 
 }  // namespace
+
+double stage_weight_bytes(const cost::PricingContext& context, const cost::Stage& stage) {
+  cost::MemoryAccount memory;
+  add_weights(cost::shard(context.model, stage.degree(), context.split), stage,
+              cost::of_checkpoint(memory_query(serving::EngineOptions{}), context.model), memory);
+  return memory.weight_bytes + memory.embedding_bytes;
+}
 
 double gpu_memory_utilization(const serving::EngineOptions& engine) {
   return engine.gpu_memory_utilization.value_or(

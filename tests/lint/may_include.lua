@@ -81,7 +81,7 @@ return {
   ["engine/lm/lua"] = { "engine/chat" },
   ["solver/fleet_pricing"] = {
     "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
-    "solver/planning", "solver/serving", "solver/deploy", "solver/fleet",
+    "solver/planning", "solver/serving", "solver/deploy", "solver/fleet", "solver/replan",
   },
   ["solver/lua"] = {
     "engine/core", "engine/cost", "engine/cost/lua", "engine/indicator/lua", "engine/serving", "engine/serving/lua",

@@ -129,6 +129,55 @@ TEST(PlanFleet, GivesEveryReplicaDevicesOfItsOwn) {
   EXPECT_EQ(used.size(), static_cast<std::size_t>(fleet.answer.gpus));
 }
 
+TEST(PlanFleet, EndsWhereverItIsInterrupted) {
+  FleetRequest request = request_of("2x(4xL4)+2x(2xA100-40G)", kTwo);
+  // How often a whole search asks; then it is told to end after a part of these.
+  std::int64_t all = 0;
+  request.should_stop = [&] {
+    ++all;
+    return false;
+  };
+  const PricedFleet whole = plan_fleet(request, folders());
+  ASSERT_TRUE(whole.answer.objective);
+  ASSERT_GT(all, 20);
+  for (const double part : {0.0, 0.01, 0.1, 0.3, 0.5, 0.8, 0.95}) {
+    std::int64_t asked = 0, later = 0;
+    const auto most = static_cast<std::int64_t>(part * static_cast<double>(all));
+    request.should_stop = [&] {
+      if (asked++ < most) return false;
+      ++later;
+      return true;
+    };
+    const PricedFleet fleet = plan_fleet(request, folders());
+    EXPECT_GT(later, 0) << part;
+    EXPECT_EQ(fleet.answer.status, FleetStatus::interrupted) << part;
+    if (!fleet.answer.objective) continue;
+    EXPECT_TRUE(check_fleet(fleet.instance, fleet.answer.placement).violations.empty()) << part;
+    EXPECT_GE(*fleet.answer.objective, *whole.answer.objective - 1e-6) << part;
+  }
+}
+
+TEST(PlanFleet, CountsWhatRunsByNames) {
+  FleetRequest request = request_of("2x(4xL4)+2x(2xA100-40G)", kTwo);
+  const PricedFleet before = plan_fleet(request, folders());
+  ASSERT_TRUE(before.answer.objective);
+  std::vector<RunningReplicas> running;
+  for (const Replica& replica : before.answer.placement) {
+    const Column& column = before.instance.columns[replica.column];
+    running.push_back({before.instance.models[column.model].name,
+                       column.label,
+                       {node_name(before, replica.nodes.front())}});
+  }
+  request.around = {running};
+  request.switch_usd = 1;
+  const PricedFleet same = plan_fleet(request, folders());
+  EXPECT_EQ(check_fleet(same.instance, same.answer.placement).switched, 0);
+  EXPECT_NEAR(*same.answer.objective, *before.answer.objective, 1e-6);
+  EXPECT_EQ(same.num_leaving, 0);
+  request.around[0].push_back({"chat", "no such engine", running[0].node_names, 3});
+  EXPECT_EQ(plan_fleet(request, folders()).num_leaving, 3);
+}
+
 TEST(PlanFleet, EndsWithinItsTime) {
   FleetRequest request = request_of("2x(4xL4)+2x(2xA100-40G)", kTwo);
   request.time_limit_s = 0;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,9 +34,20 @@ struct FleetEngine {
   bool is_known = false;        ///< simulated; then it sustains
   double rate_per_s = 0;        ///< within the SLO
   std::string limited_by = {};  ///< what breaks above
+  std::string label = {};       ///< of one that somebody gave, which has no configuration
 
   /// What it sustains where that is known, else at most.
   double most_per_s() const { return is_known ? rate_per_s : bound_per_s; }
+  bool is_given() const { return priced == nullptr; }
+  std::string name() const { return is_given() ? label : priced->name(); }
+};
+
+/// A kind of replica of somebody else, with the rate that they say it sustains.
+struct GivenColumn {
+  std::size_t model = 0, node_class = 0;
+  std::map<std::string, std::int64_t> devices;  ///< of a node, by the names of their types
+  double rate_per_s = 0;
+  std::string label;
 };
 
 class FleetColumns {
@@ -51,7 +63,11 @@ class FleetColumns {
   const std::vector<NamedModel>& models() const { return models_; }
   const std::vector<FleetColumn>& columns() const { return columns_; }
   const FleetEngine& engine_of(const FleetColumn& column) const { return engines_[column.engine]; }
-  std::size_t num_engines() const { return engines_.size(); }
+  /// That may be simulated, or were.
+  std::size_t num_engines() const { return engines_.size() - num_given_; }
+  /// @param its the class that it is on @throws Error{invalid_argument} where a node of it has not
+  /// as many devices
+  void add_given(const GivenColumn& column, const NodeKind& its, const std::string& path);
   double demand_per_s(std::size_t model) const { return demand_per_s_[model]; }
   std::int64_t num_simulated() const { return num_simulated_; }
   /// Why nothing holds a model, or keeps to its SLO: the nearest of what was refused; of each cause
@@ -86,6 +102,7 @@ class FleetColumns {
   std::vector<std::vector<Refusal>> refusals_;  ///< [model]
   std::vector<std::string> notes_;
   std::int64_t num_simulated_ = 0;
+  std::size_t num_given_ = 0;
 };
 
 }  // namespace tessera::solver

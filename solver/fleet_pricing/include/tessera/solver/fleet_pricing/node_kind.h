@@ -28,7 +28,10 @@ struct NodeKind {
   std::optional<double> device_usd_per_h(std::size_t device) const;
 };
 
-/// The classes of a cluster's nodes, in the order in which they appear.
+/// Gives kinds of one name names of their own: "4xL4", "4xL4 (2)".
+void name_apart(std::vector<NodeKind>& kinds);
+
+/// The classes of a cluster's nodes, in the order in which they appear, each with a name.
 std::vector<NodeKind> node_kinds(const Cluster& cluster);
 
 /// The class of nodes like the only one of a cluster. @throws Error{invalid_argument} where there

@@ -17,6 +17,13 @@
 /// them.
 namespace tessera::solver {
 
+/// Alike replicas that run on the same nodes, by names that another fleet has too.
+struct RunningReplicas {
+  std::string model, label;
+  std::vector<std::string> node_names;
+  std::int64_t count = 1;
+};
+
 struct FleetRequest {
   std::vector<NodeKind> nodes;
   std::vector<NamedModel> models;
@@ -32,9 +39,16 @@ struct FleetRequest {
   bool simulate_all = false;
   /// Of models by name, in place of their traffic's rate (1/s); the shape of it stays.
   std::map<std::string, double> demand_per_s = {};
+  /// What runs before it, and where it is one of a row, what runs after it. What is not among its
+  /// columns or nodes stops whatever is planned, and counts for nothing.
+  std::vector<std::vector<RunningReplicas>> around = {};
+  double switch_usd = 0;                   ///< of each replica that starts or stops
+  double hours = 1;                        ///< that it stands
   std::function<bool()> should_stop = {};  ///< asked often; true: interrupted
   std::function<void(const FleetIncumbent&)> on_incumbent = {};
-  std::function<std::vector<double>(const std::vector<double>&)> round = {};
+  /// A rule of rounding, as of FleetOptions, that sees the columns too.
+  std::function<std::vector<double>(const std::vector<double>&, const FleetInstance&)> round = {};
+  std::vector<GivenColumn> given_columns = {};  ///< beside those that are made here
 };
 
 /// How columns were priced.
@@ -52,6 +66,7 @@ struct PricedFleet {
   FleetPricing pricing;
   std::shared_ptr<FleetColumns> columns;  ///< [columns of the instance]
   std::vector<NodeKind> nodes;            ///< [classes of the instance]
+  std::int64_t num_leaving = 0;  ///< replicas of `around` that the instance knows nothing of
 };
 
 /// Solves the master with every column at its bound, simulates those that the placement uses, and
@@ -62,6 +77,13 @@ struct PricedFleet {
 /// throw
 PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
                        const std::string& path = "request");
+
+/// A fleet that somebody kept, to plan again from: columns are made as for the request, and those
+/// that were known are simulated. @throws Error{unsupported} where they are other ones than the
+/// fleet's
+PricedFleet restored_fleet(const FleetRequest& request, const FleetInstance& instance,
+                           FleetPlacement placement, const std::vector<std::size_t>& known,
+                           const DataFolders& folders, const std::string& path = "request");
 
 /// The same fleet for other demands or with fewer nodes of its classes: columns stay as they are
 /// known, and the search starts from what runs. @param request of `before`, but for counts of
@@ -99,6 +121,19 @@ struct tessera::Fields<tessera::solver::FleetRequest> {
            .as_option = AsOption::defaulted}),
       field<&R::max_usd_per_h, NotInFiles>(
           {.name = "max_usd_per_h", .doc = "Budget", .unit = "USD/h", .min = 0, .max = 1e18}),
+      field<&R::switch_usd, NotInFiles>(
+          {.name = "switch_usd",
+           .doc = "Of each replica that starts or stops, beside what runs",
+           .unit = "USD",
+           .min = 0,
+           .max = tessera::solver::kMaxUsdPerH,
+           .as_option = AsOption::defaulted}),
+      field<&R::hours, NotInFiles>({.name = "hours",
+                                    .doc = "For which it stands: what switching is paid in",
+                                    .unit = "h",
+                                    .min = 1e-3,
+                                    .max = 1e6,
+                                    .as_option = AsOption::defaulted}),
       field<&R::gap, NotInFiles>({.name = "gap",
                                   .doc = "To stop at (ratio)",
                                   .min = 0,

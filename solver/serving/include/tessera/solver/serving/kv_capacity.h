@@ -46,6 +46,9 @@ struct KvCapacity {
 /// @throws Error{unsupported | invalid_argument} as make_step_cost.
 KvCapacity kv_capacity(const PricedEngine& priced, const serving::EngineOptions& engine);
 
+/// Weights of a device of a stage as vLLM holds them, embeddings with them.
+double stage_weight_bytes(const cost::PricingContext& context, const cost::Stage& stage);
+
 /// As the engine is told, else as its version of vLLM has it.
 double gpu_memory_utilization(const serving::EngineOptions& engine);
 
