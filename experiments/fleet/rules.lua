@@ -44,7 +44,7 @@ return ts.experiment {
     local options = fleets.options(fleets.small, function() return 0.5 + random() end)
     options.gap, options.simulate_all, options.time_limit_s = 0.001, true, 120
     local fleet = assert(ts.plan_fleet(options))
-    local instance = fleet.abstract.instance
+    local instance = fleet.instance
     local greedy = rules.greedy(instance, function(n) return 1 + math.floor(random() * n) end, 10)
     return { usd_per_h = fleet.usd_per_h, bound = fleet.bound, greedy_over = over(greedy, fleet),
       first_fit_over = over(rules.first_fit(instance), fleet),

@@ -65,6 +65,7 @@ local later = {
   max_rate = { "tessera.solver", "max_rate" },
   plan_serving = "tessera.serving.plan",
   plan_fleet = "tessera.fleets.plan",
+  load_plan = { "tessera.fleets.save", "load" },
   check = "tessera.fleets.check",
   schemes = { "tessera.configurations.schemes", "list" },
   configurations = "tessera.configurations.space",
@@ -87,7 +88,6 @@ local ts = {
   default_planner = planners.default,
   register_planner = registry.register_planner,
   register_heuristic = registry.register_heuristic,
-  load_plan = solver.load_plan,
   simulate = solver.simulate,
 }
 
@@ -95,7 +95,9 @@ local function load_all()
   for name in pairs(later) do local _ = ts[name] end
   require "tessera.models.plan_quality" -- the card of plan:quality
   require "tessera.launch" -- the card of plan:export
-  for _, part in ipairs { "serve", "export", "deployment" } do require("tessera.fleets." .. part) end
+  for _, part in ipairs { "serve", "export", "deployment", "losses", "periods", "rules" } do
+    require("tessera.fleets." .. part)
+  end
 end
 
 -- Whoever asks for help wants every card.

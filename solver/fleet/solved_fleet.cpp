@@ -40,12 +40,6 @@ std::string devices_text(const DeviceCounts& devices) {
   return text;
 }
 
-std::string label_of(const Column& column) {
-  if (!column.label.empty()) return column.label;
-  if (column.nodes > 1) return fmt::format("{} nodes", column.nodes);
-  return devices_text(column.devices);
-}
-
 std::int64_t gpus_of(const FleetInstance& instance, const Replica& replica) {
   const Column& column = instance.columns[replica.column];
   if (column.nodes == 1) return number_of(column.devices);
@@ -71,14 +65,13 @@ std::string_view unit_of(const FleetInstance& instance) {
   return "times the demand";
 }
 
-/// What a kind of replica is, whatever its number.
-std::string identity(const FleetInstance& instance, std::size_t column) {
-  const Column& its = instance.columns[column];
-  return fmt::format("{}|{}|{}|{}", instance.models[its.model].name, label_of(its),
-                     devices_text(its.devices), its.nodes);
-}
-
 }  // namespace
+
+std::string label_of(const Column& column) {
+  if (!column.label.empty()) return column.label;
+  if (column.nodes > 1) return fmt::format("{} nodes", column.nodes);
+  return devices_text(column.devices);
+}
 
 double SolvedFleet::scale() const {
   if (instance.objective == FleetObjective::rate) return check.objective;
@@ -91,7 +84,7 @@ double SolvedFleet::scale() const {
 }
 
 SolvedFleet solved(FleetInstance instance, FleetAnswer answer) {
-  SolvedFleet fleet{std::move(instance), std::move(answer), {}};
+  SolvedFleet fleet{std::move(instance), std::move(answer), {}, nullptr};
   fleet.check = check_fleet(fleet.instance, fleet.answer.placement);
   if (!fleet.check.violations.empty()) {
     throw Error(ErrorCode::internal,
@@ -149,33 +142,6 @@ std::vector<ColumnRow> column_rows(const SolvedFleet& fleet) {
   return list;
 }
 
-FleetDiff difference(const SolvedFleet& from, const SolvedFleet& to) {
-  std::map<std::pair<std::vector<std::int64_t>, std::string>, std::pair<FleetChange, std::int64_t>>
-      counts;
-  const auto add = [&](const SolvedFleet& fleet, std::int64_t sign) {
-    for (const Replica& replica : fleet.answer.placement) {
-      const Column& column = fleet.instance.columns[replica.column];
-      auto& [change, count] = counts[{replica.nodes, identity(fleet.instance, replica.column)}];
-      change = {fleet.instance.models[column.model].name, label_of(column), replica.nodes, 0};
-      count += sign;
-    }
-  };
-  add(from, -1);
-  add(to, 1);
-  FleetDiff diff;
-  std::int64_t stopped = 0;
-  for (auto& [key, item] : counts) {
-    auto& [change, count] = item;
-    if (count == 0) continue;
-    change.count = std::abs(count);
-    if (count < 0) stopped -= count;
-    (count > 0 ? diff.starts : diff.stops).push_back(change);
-  }
-  diff.kept = static_cast<std::int64_t>(from.answer.placement.size()) - stopped;
-  diff.usd_per_h = to.check.usd_per_h - from.check.usd_per_h;
-  return diff;
-}
-
 std::string objective_text(const FleetInstance& instance, double objective) {
   return fmt::format("{} {}", digits(objective), unit_of(instance));
 }
@@ -200,6 +166,13 @@ std::string fleet_text(const SolvedFleet& fleet) {
                         instance.reserve_nodes == 1
                             ? std::string("node is")
                             : fmt::format("{} nodes are", instance.reserve_nodes));
+  }
+  if (fleet.instance.switch_usd_per_h() > 0) {
+    text += fmt::format(
+        "of which {:.4g} USD/h are for {} replicas that start or stop ({} USD each "
+        "over {} h)\n",
+        fleet.check.objective - fleet.check.usd_per_h, fleet.check.switched, instance.switch_usd,
+        instance.hours);
   }
   const std::vector<ColumnRow> columns = column_rows(fleet);
   for (const FleetServed& served : fleet.check.models) {
@@ -244,6 +217,7 @@ Json solved_fleet_json(const SolvedFleet& fleet) {
   json["device_prices"] = prices(fleet.answer.device_prices);
   json["model_prices"] = prices(fleet.answer.model_prices);
   json["notes"] = fleet.answer.notes;
+  if (!fleet.named.is_null()) json["named"] = fleet.named;
   return json;
 }
 
@@ -270,6 +244,8 @@ SolvedFleet solved_fleet_from_json(const Json& json, const std::string& path) {
   answer.device_prices = read_field<std::vector<DualPrice>>(fields, "device_prices");
   answer.model_prices = read_field<std::vector<DualPrice>>(fields, "model_prices");
   answer.notes = read_field<std::vector<std::string>>(fields, "notes");
+  Json named = nullptr;
+  if (fields.has("named")) named = fields.at("named");
   fields.finish();
   FleetCheck check = check_fleet(instance, answer.placement);
   if (!check.violations.empty()) {
@@ -282,7 +258,7 @@ SolvedFleet solved_fleet_from_json(const Json& json, const std::string& path) {
     answer.gap =
         std::abs(check.objective - *answer.bound) / std::max(std::abs(check.objective), 1e-12);
   }
-  return {std::move(instance), std::move(answer), std::move(check)};
+  return {std::move(instance), std::move(answer), std::move(check), std::move(named)};
 }
 
 }  // namespace tessera::solver

@@ -2,12 +2,16 @@
 
 #include "fleet_request_lua.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include "core_lua.h"
 #include "deployment_lua.h"
+#include "fleet_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_options.h"
 #include "tessera/lua_kit/function.h"
@@ -18,6 +22,8 @@
 
 namespace tessera::solver_lua {
 namespace {
+
+constexpr double kMaxRunning = 1e7;  // replicas of a kind on a node
 
 using solver::FleetRequest;
 using solver::NamedModel;
@@ -168,6 +174,35 @@ solver::FleetConstraint fleet_constraint_at(lua_State* L, int index, const std::
   return its;
 }
 
+}  // namespace
+
+std::vector<solver::RunningReplicas> running_at(lua_State* L, int index, const std::string& path) {
+  if (lua_type(L, index) != LUA_TTABLE) refuse(path, "a fleet of ts.plan_fleet belongs here");
+  std::vector<solver::RunningReplicas> running;
+  lua_kit::push_field(L, index, "replicas", path);
+  lua_kit::for_each_item(
+      L, lua_gettop(L), path + ".replicas", [&](std::size_t, const std::string& item) {
+        const int row = lua_gettop(L);
+        solver::RunningReplicas& its = running.emplace_back();
+        lua_kit::push_field(L, row, "model", item);
+        its.model = lua_kit::check_text(L, -1, item + ".model");
+        lua_kit::push_field(L, row, "label", item);
+        its.label = lua_kit::check_text(L, -1, item + ".label");
+        lua_kit::push_field(L, row, "count", item);
+        its.count = lua_kit::check_integer(L, -1, item + ".count", 1, kMaxRunning);
+        lua_kit::push_field(L, row, "node_names", item);
+        lua_kit::for_each_item(L, lua_gettop(L), item + ".node_names",
+                               [&](std::size_t, const std::string& at) {
+                                 its.node_names.push_back(lua_kit::check_text(L, -1, at));
+                               });
+        lua_settop(L, row);
+      });
+  lua_pop(L, 1);
+  return running;
+}
+
+namespace {
+
 /// Tells the script of what is found; returns the rule of rounding, where there is one.
 void listen_to_fleet(lua_State* L, const lua_kit::Options& options, FleetRequest& request) {
   if (options.push("on_incumbent")) {
@@ -214,6 +249,28 @@ const OptionTable& plan_fleet_options() {
            .type = OptionType::table,
            .doc = "What it has to keep to besides",
            .lua_type = "table[]"},
+          {.name = "periods",
+           .type = OptionType::table,
+           .doc = "A list of { hours =, scale = } or { hours =, demand_per_s = { chat = 30 } }, "
+                  "one after the "
+                  "other: a fleet for each comes, a tessera.FleetPeriods; hours and scale are 1 by "
+                  "default",
+           .lua_type = "table[]"},
+          {.name = "current",
+           .type = OptionType::table,
+           .doc =
+               "A fleet that runs, of the same nodes by their names: replicas that start or stop "
+               "cost switch_usd, and fleet.moves says in which order they do",
+           .lua_type = "tessera.Fleet|table"},
+          {.name = "columns",
+           .type = OptionType::callback,
+           .doc = "Kinds of replicas of your own, beside the engine's: see ts.plan_fleet.columns",
+           .lua_type = "fun(model: table, node: table): table[]?"},
+          {.name = "round",
+           .type = OptionType::callback,
+           .doc = "Called with the copies of each column in a linear programme, and the columns "
+                  "(model, label, rates_per_s); returns how many of each to have",
+           .lua_type = "fun(copies: number[], columns: table[]): number[]"},
           {.name = "on_incumbent",
            .type = OptionType::callback,
            .doc = "Called with { objective =, bound =, elapsed_s = } for each better fleet",
@@ -239,6 +296,26 @@ const OptionTable& replan_fleet_options() {
         .doc = "Of models by name, in place of what their traffic says",
         .unit = "1/s",
         .lua_type = "table<string, number>"},
+       {.name = "switch_usd",
+        .type = OptionType::number,
+        .doc = "Of each replica that starts or stops, beside what runs; left out: as before",
+        .unit = "USD",
+        .min = 0,
+        .max = solver::kMaxUsdPerH},
+       {.name = "hours",
+        .type = OptionType::number,
+        .doc = "For which it stands; left out: as before",
+        .unit = "h",
+        .min = 1e-3,
+        .max = 1e6},
+       {.name = "before",
+        .type = OptionType::table,
+        .doc = "What runs before it; left out: the fleet itself",
+        .lua_type = "tessera.Fleet|table"},
+       {.name = "after",
+        .type = OptionType::table,
+        .doc = "What will run after it, where it is one of a row",
+        .lua_type = "tessera.Fleet|table"},
        {.name = "gap",
         .type = OptionType::number,
         .doc = "To stop at (ratio); left out: as before",
@@ -252,6 +329,68 @@ const OptionTable& replan_fleet_options() {
         .max = 1e7}}};
   return table;
 }
+
+namespace {
+
+/// { devices = { L4 = 2 }, rate_per_s = 3.2, label = "mine" }
+solver::GivenColumn given_column_at(lua_State* L, int row, const std::string& path) {
+  solver::GivenColumn given;
+  lua_kit::push_field(L, row, "rate_per_s", path);
+  given.rate_per_s =
+      lua_kit::check_number(L, -1, path + ".rate_per_s", 0, solver::kMaxRatePerS, "1/s");
+  lua_kit::push_field(L, row, "devices", path);
+  lua_kit::for_each_pair(L, lua_gettop(L), path + ".devices", [&] {
+    const std::string name = lua_kit::check_text(L, -2, path + ".devices");
+    given.devices[name] = lua_kit::check_integer(L, -1, path + ".devices." + name, 0,
+                                                 static_cast<double>(solver::kMaxNodeDevices));
+  });
+  lua_kit::push_field(L, row, "label", path);
+  if (lua_type(L, -1) != LUA_TNIL) given.label = lua_kit::check_text(L, -1, path + ".label");
+  if (given.label.empty()) {
+    for (const auto& [name, count] : given.devices) {
+      if (count > 0)
+        given.label += fmt::format("{}{}x{}", given.label.empty() ? "" : "+", count, name);
+    }
+  }
+  lua_settop(L, row);
+  return given;
+}
+
+/// columns(model, node) of each model and class of nodes.
+void ask_for_columns(lua_State* L, const lua_kit::Options& options, FleetRequest& request) {
+  if (!options.push("columns")) return lua_pop(L, 1);
+  const std::string path = options.path_of("columns");
+  const lua_kit::LuaFunction callback(L, -1, path);
+  lua_pop(L, 1);
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    for (std::size_t c = 0; c < request.nodes.size(); ++c) {
+      const NodeKind& kind = request.nodes[c];
+      lua_State* state = callback.state();
+      lua_kit::push_text(state, request.models[m].name);
+      lua_newtable(state);
+      lua_kit::set_text(state, "name", kind.name);
+      lua_kit::set_integer(state, "count", kind.count);
+      lua_kit::set_integer(state, "gpus", kind.num_devices());
+      lua_kit::set_optional(state, "usd_per_h", kind.usd_per_h);
+      std::map<std::string, std::int64_t> devices;
+      for (const ClusterDevice& slot : kind.node->devices) ++devices[slot.device.name];
+      lua_newtable(state);
+      for (const auto& [name, count] : devices) lua_kit::set_integer(state, name.c_str(), count);
+      lua_setfield(state, -2, "devices");
+      callback.call(2, 1);
+      lua_kit::for_each_item(
+          state, lua_gettop(state), path, [&](std::size_t, const std::string& at) {
+            solver::GivenColumn given = given_column_at(state, lua_gettop(state), at);
+            given.model = m;
+            given.node_class = c;
+            request.given_columns.push_back(std::move(given));
+          });
+      lua_pop(state, 1);
+    }
+  }
+}
+
+}  // namespace
 
 FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options) {
   FleetRequest request;
@@ -268,18 +407,25 @@ FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options) {
       });
     });
   }
+  name_apart(request.nodes);
   options.read("models", [&](lua_State* state, int index, const std::string& path) {
     lua_kit::for_each_item(state, index, path, [&](std::size_t, const std::string& item) {
       request.models.push_back(named_model_at(state, lua_gettop(state), item));
     });
     check_model_names(request.models, path);
   });
+  ask_for_columns(L, options, request);
   if (options.given("constraints")) {
     options.read("constraints", [&](lua_State* state, int index, const std::string& path) {
       lua_kit::for_each_item(state, index, path, [&](std::size_t, const std::string& item) {
         request.constraints.push_back(
             fleet_constraint_at(state, lua_gettop(state), item, request.models));
       });
+    });
+  }
+  if (options.given("current")) {
+    options.read("current", [&](lua_State* state, int index, const std::string& path) {
+      request.around.push_back(running_at(state, index, path));
     });
   }
   if (options.given("reserve")) {
@@ -291,6 +437,7 @@ FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options) {
   request.should_stop = [] {
     return lua_kit::interrupt::flag()->load() || lua_kit::interrupt::left_s() <= 0;
   };
+  request.round = round_of(L, options);
   listen_to_fleet(L, options, request);
   return request;
 }

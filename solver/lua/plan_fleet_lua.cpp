@@ -20,7 +20,9 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/solver/fleet/check.h"
 #include "tessera/solver/fleet_pricing/fleet_layout.h"
+#include "tessera/solver/fleet_pricing/loading.h"
 #include "tessera/solver/fleet_pricing/plan_fleet.h"
 
 namespace tessera {
@@ -67,14 +69,16 @@ void push_column(lua_State* L, const lua_kit::Options& model, const solver::Pric
   lua_kit::set_integer(L, "column_index", static_cast<std::int64_t>(column));
   lua_kit::set_text(L, "model", fleet.instance.models[its.model].name);
   lua_kit::set_text(L, "node_class", fleet.instance.node_classes[its.node_class].name);
-  lua_kit::set_text(L, "label", engine.priced->name());
-  lua_kit::set_text(L, "shape", engine.priced->shape());
+  lua_kit::set_text(L, "label", engine.name());
   lua_kit::set_integer(L, "nodes", its.nodes);
-  lua_kit::set_integer(L, "gpus", engine.priced->gpus());
   lua_kit::set_number(L, "bound_per_s", engine.bound_per_s);
-  lua_kit::set_boolean(L, "simulated", engine.is_known);
+  lua_kit::set_boolean(L, "simulated", engine.is_known && !engine.is_given());
+  lua_kit::set_boolean(L, "given", engine.is_given());
   if (engine.is_known) lua_kit::set_number(L, "rate_per_s", engine.rate_per_s);
   lua_kit::set_text(L, "limited_by", engine.limited_by);
+  if (engine.is_given()) return;
+  lua_kit::set_text(L, "shape", engine.priced->shape());
+  lua_kit::set_integer(L, "gpus", engine.priced->gpus());
   solver::DeploymentPart part{engine.priced};
   // Of the requests under way, what the engine has when it is full.
   const auto& found = engine.priced->found;
@@ -145,6 +149,18 @@ void push_node_classes(lua_State* L, const solver::PricedFleet& fleet) {
 
 namespace {
 
+/// How long what starts beside a fleet that runs takes to load; nothing where none does.
+void push_loading(lua_State* L, const solver::PricedFleet& fleet) {
+  const auto& around = fleet.instance.around;
+  if (around.empty() || !fleet.answer.objective) return;
+  const solver::FleetLoading loading =
+      loading_of(fleet, solver::switches(around.front(), fleet.answer.placement).starts);
+  lua_newtable(L);
+  lua_kit::set_number(L, "seconds", loading.seconds);
+  lua_kit::set_texts(L, "assumed_disks", loading.nodes_with_assumed_disk);
+  lua_setfield(L, -2, "loading");
+}
+
 /// What was found, as one table; `options` are those of price_fleet.
 int push_fleet(lua_State* L, const lua_kit::Options& options, PlannedFleet planned) {
   const solver::PricedFleet& fleet = planned.fleet;
@@ -160,18 +176,18 @@ int push_fleet(lua_State* L, const lua_kit::Options& options, PlannedFleet plann
   if (fleet.answer.objective) {
     lua_kit::push_object<solver::SolvedFleet>(L, std::make_shared<const solver::SolvedFleet>(
                                                      solver::solved(fleet.instance, fleet.answer)));
-    lua_setfield(L, -2, "abstract");
+    lua_setfield(L, -2, "solved");
   }
-  lua_kit::set_json(L, "instance", solver::fleet_json(fleet.instance));
   push_columns(L, options, fleet);
   lua_setfield(L, -2, "columns");
   push_placement(L, fleet);
+  push_loading(L, fleet);
   push_node_classes(L, fleet);
-  std::vector<std::string> refused;
+  lua_newtable(L);
   for (std::size_t m = 0; m < fleet.instance.models.size(); ++m) {
-    refused.push_back(fleet.columns->why_none(m));
+    lua_kit::set_text(L, fleet.instance.models[m].name.c_str(), fleet.columns->why_none(m));
   }
-  lua_kit::set_texts(L, "refused", refused);
+  lua_setfield(L, -2, "refused");
   lua_kit::push_object<PlannedFleet>(L, std::make_shared<const PlannedFleet>(std::move(planned)));
   lua_setfield(L, -2, "priced");
   return 1;
@@ -207,7 +223,79 @@ int price_fleet(lua_State* L) {
   PlannedFleet planned{fleet_request_at(L, options), {}};
   planned.fleet = solver::plan_fleet(planned.request, core_lua::environment(L).folders, path);
   planned.request.on_incumbent = nullptr;
+  planned.request.round = nullptr;
   return push_fleet(L, options, std::move(planned));
+}
+
+int restore_fleet(lua_State* L) {
+  const std::string path = "ts.load_plan";
+  const lua_kit::Options options(L, 1, plan_fleet_options(), "ts.plan_fleet");
+  const auto solved = lua_kit::check_object<solver::SolvedFleet>(L, 2, path);
+  PlannedFleet planned{fleet_request_at(L, options), {}};
+  FleetRequest& request = planned.request;
+  std::vector<std::size_t> known;
+  // Nodes that were lost since are not there any more, and demands may be other ones.
+  lua_kit::push_field(L, 3, "node_classes", path);
+  lua_kit::for_each_item(
+      L, lua_gettop(L), path + ".node_classes", [&](std::size_t i, const std::string& item) {
+        const int row = lua_gettop(L);
+        if (i > request.nodes.size())
+          refuse(item, "the cluster has {} classes", request.nodes.size());
+        NodeKind& kind = request.nodes[i - 1];
+        lua_kit::push_field(L, row, "count", item);
+        kind.count = lua_kit::check_integer(L, -1, item + ".count", 0,
+                                            static_cast<double>(solver::kMaxFleetNodes));
+        kind.names.clear();
+        lua_kit::push_field(L, row, "names", item);
+        lua_kit::for_each_item(L, lua_gettop(L), item + ".names",
+                               [&](std::size_t, const std::string& at) {
+                                 kind.names.push_back(lua_kit::check_text(L, -1, at));
+                               });
+        lua_settop(L, row);
+      });
+  lua_pop(L, 1);
+  lua_kit::push_field(L, 3, "columns", path);
+  lua_kit::for_each_item(L, lua_gettop(L), path + ".columns",
+                         [&](std::size_t i, const std::string& item) {
+                           const int row = lua_gettop(L);
+                           lua_kit::push_field(L, row, "simulated", item);
+                           if (lua_kit::check_boolean(L, -1, item + ".simulated"))
+                             known.push_back(i - 1);
+                           lua_kit::push_field(L, row, "given", item);
+                           if (lua_kit::check_boolean(L, -1, item + ".given") &&
+                               i <= solved->instance.columns.size()) {
+                             const solver::Column& column = solved->instance.columns[i - 1];
+                             solver::GivenColumn given{.model = column.model,
+                                                       .node_class = column.node_class.value_or(0),
+                                                       .devices = {},
+                                                       .rate_per_s = column.rate.front(),
+                                                       .label = column.label};
+                             for (const auto& [name, count] : column.devices) {
+                               given.devices[name.substr(0, name.find(" of "))] = count;
+                             }
+                             request.given_columns.push_back(std::move(given));
+                           }
+                           lua_settop(L, row);
+                         });
+  lua_pop(L, 1);
+  for (const solver::FleetModel& model : solved->instance.models) {
+    request.demand_per_s[model.name] = model.demand.front();
+  }
+  planned.fleet = solver::restored_fleet(request, solved->instance, solved->answer.placement, known,
+                                         core_lua::environment(L).folders, path);
+  request.on_incumbent = nullptr;
+  lua_kit::push_object<PlannedFleet>(L, std::make_shared<const PlannedFleet>(std::move(planned)));
+  return 1;
+}
+
+int is_solved_fleet(lua_State* L) {
+  lua_pushboolean(L, lua_kit::test_object<solver::SolvedFleet>(L, 1) != nullptr);
+  return 1;
+}
+
+int cluster_table(lua_State* L) {
+  lua_kit::push_json(L, to_json(*lua_kit::check_object<Cluster>(L, 1, "cluster")));
+  return 1;
 }
 
 int replan_fleet(lua_State* L) {
@@ -222,6 +310,15 @@ int replan_fleet(lua_State* L) {
   lose(lost, request.nodes, path + ".lost_nodes");
   if (changes.given("gap")) request.gap = changes.number("gap");
   if (changes.given("time_limit_s")) request.time_limit_s = changes.number("time_limit_s");
+  if (changes.given("switch_usd")) request.switch_usd = changes.number("switch_usd");
+  if (changes.given("hours")) request.hours = changes.number("hours");
+  request.around.clear();
+  for (const char* name : {"before", "after"}) {
+    if (!changes.given(name)) continue;
+    changes.read(name, [&](lua_State* state, int index, const std::string& where) {
+      request.around.push_back(running_at(state, index, where));
+    });
+  }
   if (changes.given("demand_per_s")) {
     changes.read("demand_per_s", [&](lua_State* state, int index, const std::string& where) {
       lua_kit::for_each_pair(state, index, where, [&] {

@@ -420,13 +420,13 @@ void register_plan(lua_State* L) {
   reference.add(lua_kit::FunctionCard{"ts.load_plan",
                                       "Reads a plan or a fleet that :save wrote.",
                                       {{"path", "string", "File"}},
-                                      "tessera.Plan|tessera.AbstractFleet"});
+                                      "tessera.Plan|tessera.Fleet"});
   reference.add(
       lua_kit::FunctionCard{"ts.check",
                             "The independent checker: structure, memory, kernels, "
                             "quality floor and every printed number; of a fleet "
                             "nodes, demand, money and the loss of every node.",
-                            {{"plan", "tessera.Plan|tessera.AbstractFleet", "Any plan, or fleet"}},
+                            {{"plan", "tessera.Plan|tessera.Fleet", "Any plan, or fleet"}},
                             "true?, tessera.Error?"});
 }
 

@@ -172,7 +172,11 @@ M.make = {
   ["tessera.MaxRate"] = function()
     return ts.max_rate(deployment(), traffic(), { slo = M.slo, tolerance = 0.3, max_runs = 6 })
   end,
-  ["tessera.AbstractFleet"] = function() return assert(ts.plan_fleet { instance = M.fleet, time_limit_s = 1 }) end,
+  ["tessera.FleetPeriods"] = function()
+    return assert(ts.plan_fleet { cluster = "1xT4-16G", models = { { name = "a", model = "opt-125m", slo = M.slo,
+      num_requests = 20, traffic = { rate_per_s = 1, prompt_tokens = 20, output_tokens = 4 } } }, time_limit_s = 4,
+      periods = { { scale = 0.5 }, { hours = 2 } } })
+  end,
   ["tessera.Fleet"] = function()
     return assert(ts.plan_fleet { cluster = "1xT4-16G", models = { { name = "a", model = "opt-125m", slo = M.slo,
       num_requests = 20, traffic = { rate_per_s = 1, prompt_tokens = 20, output_tokens = 4 } } } })

@@ -147,4 +147,186 @@ describe("ts.plan_fleet of named models", function()
       before:replan { demand_per_s = { x = 1 } }
     end)
   end)
+
+  it("is what it was when it is read from a file", function()
+    local fleet, path = assert(fleet_of { reserve = { nodes = 1 } }), os.tmpname()
+    fleet:save(path)
+    local again = ts.load_plan(path)
+    assert.same(fleet:to_table(), again:to_table())
+    assert.truthy(ts.check(again))
+    local diff = fleet:diff(again)
+    assert.same({ 0, 0 }, { #diff.starts, #diff.stops })
+    -- What is made of it: files that start it, a run of it, a plan from it.
+    local one, other = folders.fresh(), folders.fresh()
+    local files, same = assert(fleet:export("vllm", one)).models, assert(again:export("vllm", other)).models
+    for i, model in ipairs(files) do
+      assert.same(model.files, same[i].files)
+      for _, name in ipairs(model.files) do
+        assert.equal(core.read_file(model.folder .. "/" .. name), core.read_file(same[i].folder .. "/" .. name), name)
+      end
+    end
+    assert.same(ts.serve(fleet, {}, { duration_s = 20 }).models[1].attainment_ratio,
+      ts.serve(again, {}, { duration_s = 20 }).models[1].attainment_ratio)
+    local function replanned(from) return assert(from:replan { lost_nodes = { from.nodes[1].node_index } }) end
+    local here, there = replanned(fleet), replanned(again)
+    assert.near(here.objective, there.objective, 1e-6)
+    -- And again, of a fleet that has lost a node.
+    there:save(path)
+    local third = ts.load_plan(path)
+    assert.same(there:to_table(), third:to_table())
+    assert.near(there.objective, assert(third:replan {}).objective, 1e-6)
+    local text = core.read_file(path):gsub("tessera%-fleet%-plan%-1", "tessera-fleet-plan-9")
+    core.write_file(path, text)
+    assert.error_matches(function() ts.load_plan(path) end, "tessera%-fleet%-plan%-9")
+    os.remove(path)
+  end)
+
+  it("moves replicas for no less than that saves", function()
+    local before = assert(fleet_of())
+    local function beside(changes, switch_usd)
+      local options = { current = before, switch_usd = switch_usd }
+      for name, value in pairs(changes) do options[name] = value end
+      return assert(fleet_of(options))
+    end
+    local more = { models = { chat { traffic = { rate_per_s = 6.06, prompt_tokens = 300, output_tokens = 40 } },
+      code() } }
+    -- The same nodes, of which an L4 costs 1 % more.
+    local dearer = { cluster = "2x(2xA100-40G)", rent = { { "4xL4", limit = 2, usd_per_h = 4.04 } } }
+    for _, changes in ipairs { more, dearer } do
+      local still = beside(changes, 1000)
+      for _, switch_usd in ipairs { 0.01, 0.5 } do
+        local fleet = beside(changes, switch_usd)
+        local moved = fleet.moves.starts + fleet.moves.stops - still.moves.starts - still.moves.stops
+        assert.truthy(switch_usd * moved <= still.usd_per_h - fleet.usd_per_h + 1e-6, "moved " .. moved)
+        assert.truthy(fleet.objective >= fleet.usd_per_h)
+      end
+    end
+    local same = beside({}, 0.5)
+    assert.same({ 0, 0 }, { same.moves.starts, same.moves.stops })
+    assert.equal(0, #same:diff(before).starts)
+    assert.equal(0, same.moves.loading_s)
+  end)
+
+  it("says how long what starts takes to load, and what moves first", function()
+    local small = assert(fleet_of { models = { chat() } })
+    local large = assert(small:replan { demand_per_s = { chat = 60 } })
+    assert.truthy(large.moves.starts > 0)
+    -- 16 GB of weights at 2 GB/s, at 16 bits; a node may load several.
+    assert.truthy(large.moves.loading_s > 1 and large.moves.loading_s < 100, tostring(large.moves.loading_s))
+    assert.truthy(#large.moves.assumed_disks > 0)
+    assert.truthy(large:explain():find("from what runs", 1, true))
+    local steps = { true, [false] = 0 }
+    steps[true] = 0
+    for _, step in ipairs(large.moves.steps) do steps[step.starts] = steps[step.starts] + 1 end
+    assert.same({ large.moves.starts, large.moves.stops }, { steps[true], steps[false] })
+  end)
+
+  it("follows the demand of a day, and knows what that saves", function()
+    local day = { periods = { { hours = 8, scale = 0.3 }, { hours = 8, scale = 3 },
+      { hours = 8, demand_per_s = { chat = 6, code = 0 } } }, switch_usd = 0.1, time_limit_s = 40, gap = 0.01 }
+    local plan = assert(fleet_of(day))
+    assert.equal(3, #plan.fleets)
+    local usd, before = 0, nil
+    for t, fleet in ipairs(plan.fleets) do
+      assert.truthy(ts.check(fleet))
+      for _, model in ipairs(fleet.models) do
+        assert.near(plan.rows[t].demand_per_s[model.name], model.demand_per_s, 1e-9)
+        assert.truthy(model.capacity_per_s >= model.demand_per_s * (1 - 1e-9))
+      end
+      usd = usd + 8 * fleet.usd_per_h
+      local diff = before and before:diff(fleet) or { starts = {}, stops = {} }
+      for _, list in ipairs { diff.starts, diff.stops } do
+        for _, change in ipairs(list) do usd = usd + 0.1 * change.count end
+      end
+      before = fleet
+    end
+    assert.near(usd, plan.usd, 1e-6)
+    assert.truthy(plan.bound_usd <= plan.usd + 1e-9 and plan.usd <= plan.peak_usd + 1e-9)
+    assert.truthy(plan.usd < 0.9 * plan.peak_usd) -- a third of the day at a tenth of the peak
+    -- Where each switch costs more than a day, nothing moves: the fleet for the peak.
+    day.switch_usd = 1e6
+    local still = assert(fleet_of(day))
+    assert.equal(0, still.switched)
+    assert.near(still.peak_usd, still.usd, 1e-6)
+    assert.truthy(still:explain():find("a fleet for the peak", 1, true))
+  end)
+
+  it("refuses periods that say nothing", function()
+    local function refused(words, periods, more)
+      support.raises("invalid_argument", words, function()
+        local options = { periods = periods }
+        for name, value in pairs(more or {}) do options[name] = value end
+        fleet_of(options)
+      end)
+    end
+    refused("1 to 1000 belong", {})
+    refused("no model is called 'x'", { { demand_per_s = { x = 1 } } })
+    refused("is asked for in no period", { { scale = 0 } })
+    refused("objective = \"cost\"", { {} }, { objective = "gpus" })
+    support.raises("out_of_range", "hours", function() fleet_of { periods = { { hours = 0 } } } end)
+  end)
+
+  it("says what losing each node does", function()
+    local fleet = assert(fleet_of { reserve = { nodes = 1 } })
+    local rows, nodes = fleet:losses { time_limit_s = 10 }, 0
+    for _, row in ipairs(rows) do
+      nodes = nodes + row.count
+      for name, scale in pairs(row.least_scale) do assert.truthy(scale >= 1 - 1e-9, name) end -- what the reserve is
+      assert.truthy(row.why or row.usd_per_h > 0)
+    end
+    assert.equal(#fleet.nodes, nodes)
+    local bare = assert(fleet_of { models = { chat() } })
+    local least = 1
+    for _, row in ipairs(bare:losses {}) do least = math.min(least, row.least_scale.chat) end
+    assert.truthy(least < 1)
+  end)
+
+  it("takes kinds of replicas of a script at their word", function()
+    local asked = {}
+    local function fast(model, node)
+      asked[#asked + 1] = model.name .. " on " .. node.name
+      if not node.devices.L4 or model.name ~= "chat" then return nil end
+      return { { devices = { L4 = 1 }, rate_per_s = 50, label = "miracle" } }
+    end
+    local fleet = assert(fleet_of { columns = fast })
+    assert.equal(4, #asked)
+    assert.same({ "miracle" }, (function()
+      local labels = {}
+      for _, row in ipairs(fleet.replicas) do
+        if row.model == "chat" then labels[#labels + 1] = row.label end
+      end
+      return labels
+    end)())
+    assert.truthy(table.concat(fleet.notes):find("given by a script", 1, true))
+    support.raises("unsupported", "nobody knows which engine", function() fleet:deployment "chat" end)
+    local path = os.tmpname()
+    fleet:save(path)
+    assert.near(fleet.objective, assert(ts.load_plan(path):replan {}).objective, 1e-6)
+    os.remove(path)
+  end)
+
+  it("goes on without kinds of replicas that cannot be", function()
+    local plain = assert(fleet_of())
+    local wrong = {
+      ["a node of 4xL4 has none"] = function() return { { devices = { H100 = 1 }, rate_per_s = 1 } } end,
+      ["is outside"] = function() return { { devices = { L4 = 9 }, rate_per_s = 1 } } end,
+      ["rate_per_s: -1 is outside"] = function() return { { devices = { L4 = 1 }, rate_per_s = -1 } } end,
+      ["takes at least one device"] = function() return { { devices = {}, rate_per_s = 1 } } end,
+      ["more than 1000"] = function(_, node)
+        local list = {}
+        for i = 1, 1001 do list[i] = { devices = { [next(node.devices)] = 1 }, rate_per_s = i } end
+        return list
+      end,
+      ["it failed: "] = function() error "mine" end,
+      ["it took more than"] = function()
+        while os.clock() >= 0 do end
+      end,
+    }
+    for reason, columns in pairs(wrong) do
+      local fleet = assert(fleet_of { columns = columns, time_limit_s = 20 })
+      assert.near(plain.objective, fleet.objective, 1e-6)
+      local notes = table.concat(fleet.notes, "\n")
+      assert.truthy(notes:find("columns was left aside", 1, true) and notes:find(reason, 1, true), notes)
+    end
+  end)
 end)

@@ -28,7 +28,7 @@ describe("ts.plan_fleet", function()
     assert.is_true(fleet.scale >= 1)
     assert.equal("m", fleet.models[1].name)
     local gpus = 0
-    for _, row in ipairs(fleet.replicas) do gpus = gpus + row.gpus end
+    for _, row in ipairs(fleet.replicas) do gpus = gpus + row.count * row.gpus end
     assert.equal(fleet.gpus, gpus)
     assert.is_true(ts.check(fleet))
     assert.matches("4 USD/h", fleet:explain(), 1, true)
@@ -62,6 +62,68 @@ describe("ts.plan_fleet", function()
     assert.equal(replicas, count)
   end)
 
+  it("keeps what runs where moving it costs more than it saves", function()
+    local before = assert(ts.plan_fleet { instance = instance(), gap = 0 })
+    local dearer = instance { device_types = { { name = "A", usd_per_h = 1.01 }, { name = "B", usd_per_h = 3 } } }
+    local more = instance { models = { { name = "m", demand = { 4.04 } } } }
+    for _, given in ipairs { dearer, more } do
+      local function planned(switch_usd)
+        return assert(ts.plan_fleet { instance = given, gap = 0, current = before, switch_usd = switch_usd })
+      end
+      -- Of the fleet that moves least whatever it costs: no more money for moves than they save against it.
+      local still, free = planned(1000), planned(0)
+      for _, switch_usd in ipairs { 0.001, 0.3, 5 } do
+        local fleet = planned(switch_usd)
+        local moved, least = fleet.moves.starts + fleet.moves.stops, still.moves.starts + still.moves.stops
+        assert.is_true(switch_usd * (moved - least) <= still.usd_per_h - fleet.usd_per_h + 1e-9)
+        assert.is_true(fleet.usd_per_h >= free.usd_per_h - 1e-9)
+        assert.near(fleet.objective, fleet.usd_per_h + switch_usd * moved, 1e-9)
+        assert.is_true(ts.check(fleet))
+      end
+    end
+    -- Over a day the same switch is a twenty-fourth of an hour's.
+    local cheap = instance { device_types = { { name = "A", usd_per_h = 1.5 }, { name = "B", usd_per_h = 3 } } }
+    local four = assert(ts.plan_fleet { instance = instance { columns = { { model = 0, devices = { A = 1 },
+      rate = { 1 } }, { model = 0, devices = { B = 1 }, rate = { 0 } } } }, gap = 0 })
+    local function switching(hours)
+      return assert(ts.plan_fleet { instance = cheap, gap = 0, current = four, switch_usd = 0.5, hours = hours }).moves
+    end
+    assert.same({ 0, 4 }, { switching(1).starts + switching(1).stops, switching(24).starts + switching(24).stops })
+    assert.error_matches(function()
+      ts.plan_fleet { instance = instance { objective = "gpus" }, current = before, switch_usd = 1 }
+    end, "switch_usd: money counts in objective cost")
+    assert.error_matches(function() ts.plan_fleet { instance = instance(), current = {} } end, "current: a fleet")
+  end)
+
+  it("says in which order old and new change places", function()
+    local one = instance { node_classes = { { name = "2xA", count = 1, devices = { A = 2 }, usd_per_h = 2 } },
+      models = { { name = "m", demand = { 2 } }, { name = "n", demand = { 0 } } },
+      columns = { { model = 0, devices = { A = 1 }, rate = { 1 } }, { model = 1, devices = { A = 2 }, rate = { 1 } } } }
+    local before = assert(ts.plan_fleet { instance = one, gap = 0 })
+    one.models = { { name = "m", demand = { 0 } }, { name = "n", demand = { 1 } } }
+    local after = assert(ts.plan_fleet { instance = one, gap = 0, current = before })
+    assert.same({ 1, 2, 0 }, { after.moves.starts, after.moves.stops, after.moves.kept })
+    assert.same({ "2xA-0" }, after.moves.full_nodes)
+    assert.is_false(after.moves.steps[1].starts)
+    assert.same({ n = 0 }, after.moves.least_scale)
+    assert.matches("the old has to stop first", after:explain(), 1, true)
+  end)
+
+  it("is the same object whatever its columns are of", function()
+    local fleet = assert(ts.plan_fleet { instance = instance(), gap = 0 })
+    local nodes, used = {}, 0
+    for _, node in ipairs(fleet.nodes) do nodes[node.node_index], used = node, used + node.used end
+    assert.equal(fleet.gpus, used)
+    for _, row in ipairs(fleet.replicas) do
+      for i, index in ipairs(row.node_indices) do assert.equal(nodes[index].name, row.node_names[i]) end
+    end
+    assert.near(fleet.models[1].capacity_per_s, fleet.models[1].scale * 4, 1e-9)
+    assert.is_nil(fleet:to_table().solved)
+    for _, name in ipairs { "replan", "losses", "export", "deployment" } do
+      assert.error_matches(function() fleet[name](fleet, {}) end, "the columns were given")
+    end
+  end)
+
   it("gives nil and what lacks", function()
     local fleet, why = ts.plan_fleet { instance = instance { max_usd_per_h = 3 } }
     assert.is_nil(fleet)
@@ -88,11 +150,44 @@ describe("ts.plan_fleet", function()
     assert.is_true(asked >= 1 and told >= 1)
     assert.near(4, fleet.objective, 1e-6) -- a B beside an A, whatever the rule wants
     assert.error_matches(function()
-      ts.plan_fleet { instance = given, round = function() return { 1 } end }
-    end, "round: it gave 1 numbers")
-    assert.error_matches(function()
       ts.plan_fleet { instance = given, on_incumbent = function() error "mine" end }
     end, "mine")
+  end)
+
+  it("goes on without a rule that is wrong, that fails, or that takes too long", function()
+    local given = instance { models = { { name = "m", demand = { 4.4 } } } }
+    local ends = os.clock
+    local wrong = {
+      ["it gave 1 numbers, one for each of 2 columns"] = function() return { 1 } end,
+      ["-1 is outside"] = function() return { -1, 2 } end,
+      ["a number belongs here"] = function() return { 1, 0 / 0 } end,
+      ["a list of numbers"] = function() return nil end,
+      ["it failed: "] = function() error "mine" end,
+      ["it took more than"] = function()
+        local from = ends()
+        while ends() - from < 30 do end -- asks the system each time, so that it can be stopped
+      end,
+    }
+    for reason, round in pairs(wrong) do
+      local fleet = assert(ts.plan_fleet { instance = given, gap = 0, round = round, time_limit_s = 5 })
+      assert.near(4, fleet.objective, 1e-6)
+      local notes = table.concat(fleet.notes, "\n")
+      assert.matches("round was left aside", notes, 1, true)
+      assert.matches(reason, notes, 1, true)
+      assert.matches(reason, fleet:explain(), 1, true)
+    end
+    assert.error_matches(function() ts.plan_fleet { instance = given, round = 3 } end, "round: a function belongs here")
+  end)
+
+  it("shows a rule the columns", function()
+    local seen
+    ts.plan_fleet { instance = instance { models = { { name = "m", demand = { 4.4 } } } }, gap = 0,
+      round = function(copies, columns)
+        seen = columns
+        return copies
+      end }
+    assert.same({ { model = "m", label = "1xA", rates_per_s = { 1 } }, { model = "m", label = "1xB",
+      rates_per_s = { 3.5 } } }, seen)
   end)
 
   it("refuses what it does not know", function()

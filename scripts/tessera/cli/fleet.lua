@@ -1,6 +1,7 @@
 -- `tessera fleet`: nodes, models and kinds of replicas of a file; what runs where, for what money, and how good it is.
 
 local core = require "tessera.core"
+local fleets = require "tessera.fleets.fleet"
 local host = require "tessera.host"
 local new_bar = require "tessera.bar"
 local tables = require "tessera.options"
@@ -43,7 +44,7 @@ local function head_text(fleet)
       objective == "rate" and "better" or "less", digits(fleet.bound), 100 * fleet.gap)
   end
   return ("%s, %s after %s. %d GPUs on %d nodes, %.2f USD/h\n"):format(text, (fleet.status:gsub("_", " ")),
-    core.format_seconds(fleet.solve_s), fleet.gpus, fleet.num_nodes, fleet.usd_per_h)
+    core.format_seconds(fleet.solve_s), fleet.gpus, #fleet.nodes, fleet.usd_per_h)
 end
 
 local function models_text(fleet)
@@ -55,7 +56,7 @@ local function models_text(fleet)
   for i, model in ipairs(fleet.models) do
     local row = { model.name, digits(model.demand_per_s), multiple(model.scale) }
     if with_reserve then row[#row + 1] = multiple(model.reserve_scale) end
-    local price = fleet.model_prices[i]
+    local price = fleet.dual_prices.models[i]
     local more = { ("%d"):format(model.replicas), ("%d"):format(model.gpus), ("%d"):format(model.nodes),
       ("%.2f"):format(model.usd_per_h), price and digits(math.abs(price.value)) or "-" }
     for _, cell in ipairs(more) do row[#row + 1] = cell end
@@ -64,18 +65,29 @@ local function models_text(fleet)
   return table_text(head, rows)
 end
 
+-- A row for each kind of replica and class of nodes.
 local function columns_text(fleet)
-  local rows = {}
-  for i, row in ipairs(fleet.columns) do
-    rows[i] = { ("%s: %s"):format(row.model, row.label), row.node_class, ("%d"):format(row.count),
-      ("%d"):format(row.nodes), ("%d"):format(row.gpus) }
+  local rows, by_key = {}, {}
+  for _, replica in ipairs(fleet.replicas) do
+    local key = replica.column_index .. "|" .. replica.node_class
+    local row = by_key[key] or { name = ("%s: %s"):format(replica.model, replica.label), class = replica.node_class,
+      count = 0, gpus = 0, nodes = 0, seen = {} }
+    if not by_key[key] then by_key[key], rows[#rows + 1] = row, row end
+    row.count, row.gpus = row.count + replica.count, row.gpus + replica.count * replica.gpus
+    for _, node in ipairs(replica.node_indices) do
+      if not row.seen[node] then row.seen[node], row.nodes = true, row.nodes + 1 end
+    end
   end
-  return table_text({ "replicas", "on", "number", "nodes", "GPUs" }, rows)
+  local cells = {}
+  for i, row in ipairs(rows) do
+    cells[i] = { row.name, row.class, ("%d"):format(row.count), ("%d"):format(row.nodes), ("%d"):format(row.gpus) }
+  end
+  return table_text({ "replicas", "on", "number", "nodes", "GPUs" }, cells)
 end
 
 local function prices_text(fleet)
   local words = {}
-  for _, price in ipairs(fleet.device_prices) do
+  for _, price in ipairs(fleet.dual_prices.devices) do
     if price.value > 1e-9 then
       words[#words + 1] = ("one more %s %s (in %s)"):format(price.name, digits(price.value), price.node_class)
     end
@@ -87,7 +99,7 @@ end
 
 local function show(fleet)
   terminal.say(terminal.wrapped(head_text(fleet)) .. "\n" .. models_text(fleet))
-  if #fleet.columns > 0 then terminal.say("\n" .. columns_text(fleet)) end
+  if #fleet.replicas > 0 then terminal.say("\n" .. columns_text(fleet)) end
   local lines = { "\n", terminal.wrapped(prices_text(fleet)) }
   for _, note in ipairs(fleet.notes) do lines[#lines + 1] = terminal.wrapped("Note: " .. note .. "\n") end
   terminal.say(table.concat(lines))
@@ -106,11 +118,16 @@ end
 
 local function planned_by_models(given, flags)
   local asked = described(given.names[1], flags)
+  if given.from then asked.current = ts.load_plan(given.from) end
   local fleet, why = ts.plan_fleet(asked)
   fleet = fleet or why.best
   if not fleet then return nil, why end
+  if given.save and not fleets.is(fleet) then
+    core.raise("usage", "there is a fleet for each period: save those that you want in a script, plan.fleets[1]:save",
+      "tessera fleet --save")
+  end
   if given.save then fleet:save(given.save) end
-  if host.json then host.set_result(fleet.abstract:to_table()) else terminal.say(fleet:explain() .. "\n") end
+  if host.json then host.set_result(fleet:to_table()) else terminal.say(fleet:explain() .. "\n") end
   return why and 130 or 0
 end
 

@@ -35,7 +35,7 @@ end
 --- { starts, stops, kept, usd_per_h }: the money is what the other costs more.
 return function(fleet, other)
   if not require("tessera.fleets.fleet").is(other) then
-    core.refuse("fleet:diff.other", "another fleet of ts.plan_fleet with models belongs here")
+    core.refuse("fleet:diff.other", "another fleet of ts.plan_fleet belongs here")
   end
   local before, after = counted(fleet), counted(other)
   local starts = more(after, before)

@@ -1,5 +1,5 @@
 -- A fleet in words: what it costs and how far from that the best may be, what runs each model and how full it is, what
--- one more of anything is worth, and how its replicas were priced.
+-- one more of anything is worth, how its replicas were priced, and the way to it from what runs.
 
 local core = require "tessera.core"
 
@@ -13,14 +13,47 @@ local function idle_words(fleet)
   return #words > 0 and "idle: " .. table.concat(words, ", ") or "nothing is idle"
 end
 
+-- What is served less than before and after, while old and new change places.
+local function short_words(moves)
+  local words = {}
+  for name, scale in pairs(moves.least_scale) do
+    if scale < 1 - 1e-9 then words[#words + 1] = ("%s at %.2f times its demand"):format(name, scale) end
+  end
+  table.sort(words)
+  return #words > 0 and "; on the way " .. table.concat(words, ", ") or ""
+end
+
+local function moves_words(moves)
+  local text = ("from what runs: %d replicas start, %d stop, %d stay"):format(moves.starts, moves.stops, moves.kept)
+  if moves.usd > 0 then text = text .. (", %.2f USD"):format(moves.usd) end
+  if moves.loading_s and moves.starts > 0 then
+    text = text .. (", %s until the slowest node has loaded its weights%s"):format(core.format_seconds(moves.loading_s),
+      #moves.assumed_disks > 0 and " (of disks nobody named: 2 GB/s)" or "")
+  end
+  local full = #moves.full_nodes
+  if full > 0 then
+    text = text .. ("; on %s the old has to stop first%s"):format(
+      full > 4 and ("%d nodes"):format(full) or table.concat(moves.full_nodes, ", "), short_words(moves))
+  elseif moves.starts > 0 and moves.stops > 0 then
+    text = text .. "; all that starts is up before anything stops"
+  end
+  return text
+end
+
 return function(fleet)
-  local pricing, lines = fleet.pricing, { fleet.abstract:explain() }
+  local pricing, lines = fleet.pricing, { fleet.solved:explain() }
   for _, model in ipairs(fleet.models) do
-    lines[#lines + 1] = ("%s is %.0f %% full: %.4g of %.4g req/s"):format(model.name, 100 * model.load_ratio,
-      model.demand_per_s, model.capacity_per_s)
+    if model.demand_per_s > 0 then
+      lines[#lines + 1] = ("%s is %.0f %% full: %.4g of %.4g req/s"):format(model.name, 100 * model.load_ratio,
+        model.demand_per_s, model.capacity_per_s)
+    end
   end
   lines[#lines + 1] = idle_words(fleet)
-  lines[#lines + 1] = ("%d of %d shapes simulated in %d rounds, the others count at their bounds; %s in all"):format(
-    pricing.simulated, pricing.shapes, pricing.rounds, core.format_seconds(fleet.solve_s))
+  if pricing then
+    lines[#lines + 1] = ("%d of %d shapes simulated in %d rounds, the others count at their bounds; %s in all"):format(
+      pricing.simulated, pricing.shapes, pricing.rounds, core.format_seconds(fleet.solve_s))
+  end
+  for i = #fleet.solved.notes + 1, #fleet.notes do lines[#lines + 1] = "note: " .. fleet.notes[i] end
+  if fleet.moves then lines[#lines + 1] = moves_words(fleet.moves) end
   return table.concat(lines, "\n")
 end

@@ -17,6 +17,10 @@ function M.rows(fleet, name)
   local rows = {}
   for _, replica in ipairs(fleet.replicas) do
     if replica.model == name then rows[#rows + 1] = replica end
+    if replica.model == name and not replica.part then
+      core.raise("unsupported", ("the replica '%s' of '%s' is of a column that a script gave: nobody knows which "
+        .. "engine it is"):format(replica.label, name), "fleet")
+    end
   end
   return rows
 end

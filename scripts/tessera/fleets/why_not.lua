@@ -6,11 +6,9 @@ return function(found)
   local lack = found.lack or { models = {}, message = "no fleet serves the demand", kind = "devices" }
   local lines = { lack.message }
   for _, name in ipairs(lack.models) do
-    for m, model in ipairs(found.instance.models) do
-      local refused = found.refused[m]
-      if model.name == name and lack.kind == "column" and refused ~= "" then
-        lines[#lines + 1] = ("  %s:%s"):format(name, (refused:gsub("\n", "\n  ")))
-      end
+    local refused = found.refused[name] or ""
+    if lack.kind == "column" and refused ~= "" then
+      lines[#lines + 1] = ("  %s:%s"):format(name, (refused:gsub("\n", "\n  ")))
     end
   end
   local why = core.why("infeasible", table.concat(lines, "\n"))

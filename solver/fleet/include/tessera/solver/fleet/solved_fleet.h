@@ -13,12 +13,17 @@ struct SolvedFleet {
   FleetInstance instance;
   FleetAnswer answer;
   FleetCheck check;  ///< of the placement
+  /// What else its file keeps, of named models: whoever made the columns reads it. Null: nothing.
+  Json named = nullptr;
 
   double scale() const;  ///< multiple of the demand that is served, the reserve kept
 };
 
 /// @throws Error{internal} where the answer has a placement that does not keep to the instance
 SolvedFleet solved(FleetInstance instance, FleetAnswer answer);
+
+/// What people call a kind of replica.
+std::string label_of(const Column& column);
 
 /// Alike replicas on the same nodes.
 struct ReplicaRow {
@@ -39,20 +44,6 @@ struct ColumnRow {
 };
 /// A row for each column and class of nodes, in the order of the models.
 std::vector<ColumnRow> column_rows(const SolvedFleet& fleet);
-
-/// What starts and stops on the way from one fleet to another. Nodes are the same by number, kinds
-/// of replicas by what they are.
-struct FleetChange {
-  std::string model, label;
-  std::vector<std::int64_t> nodes;
-  std::int64_t count = 0;
-};
-struct FleetDiff {
-  std::vector<FleetChange> starts, stops;
-  std::int64_t kept = 0;  ///< replicas
-  double usd_per_h = 0;   ///< that the other costs more
-};
-FleetDiff difference(const SolvedFleet& from, const SolvedFleet& to);
 
 /// What one would say of it: the objective and how far from that the best may be, what runs each
 /// model, what one more of anything is worth.
@@ -82,40 +73,6 @@ struct Fields<solver::ReplicaRow> {
                  field<&R::count>({.name = "count", .doc = "Alike ones there"}),
                  field<&R::gpus>({.name = "gpus", .doc = "Devices of all of them"}),
                  field<&R::rate>({.name = "rate_per_s", .doc = "Of each, by class of requests"})};
-};
-
-template <>
-struct Fields<solver::ColumnRow> {
-  using R = solver::ColumnRow;
-  static constexpr auto list =
-      std::tuple{field<&R::column>({.name = "column_index", .doc = "The kind (0-based)"}),
-                 field<&R::model>({.name = "model", .doc = "That it runs"}),
-                 field<&R::label>({.name = "label", .doc = "What it is called"}),
-                 field<&R::node_class>({.name = "node_class", .doc = "Of its nodes"}),
-                 field<&R::count>({.name = "count", .doc = "Replicas"}),
-                 field<&R::nodes>({.name = "nodes", .doc = "With a part of them"}),
-                 field<&R::gpus>({.name = "gpus", .doc = "Devices of all of them"})};
-};
-
-template <>
-struct Fields<solver::FleetChange> {
-  using C = solver::FleetChange;
-  static constexpr auto list =
-      std::tuple{field<&C::model>({.name = "model", .doc = "That it runs"}),
-                 field<&C::label>({.name = "label", .doc = "What its kind is called"}),
-                 field<&C::nodes>({.name = "node_indices", .doc = "Its nodes (0-based)"}),
-                 field<&C::count>({.name = "count", .doc = "Replicas"})};
-};
-
-template <>
-struct Fields<solver::FleetDiff> {
-  using D = solver::FleetDiff;
-  static constexpr auto list = std::tuple{
-      field<&D::starts>({.name = "starts", .doc = "Replicas that the other has besides"}),
-      field<&D::stops>({.name = "stops", .doc = "Replicas that it has not"}),
-      field<&D::kept>({.name = "kept", .doc = "Replicas of both"}),
-      field<&D::usd_per_h>(
-          {.name = "usd_per_h", .doc = "That the other costs more", .unit = "USD/h"})};
 };
 
 }  // namespace tessera
