@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "tessera/core/error.h"
 #include "tessera/solver/deploy/step_mix.h"
+#include "tessera/solver/mip/cbc.h"
 
 namespace tessera::solver {
 namespace {
@@ -29,8 +30,20 @@ std::int64_t context_of(const MeanLengths& lengths) {
   return whole(lengths.prompt_tokens + lengths.output_tokens / 2);
 }
 
+/// Of a token that is decoded.
+double decode_context_of(const MeanLengths& lengths) {
+  return lengths.decode_context_tokens.value_or(lengths.prompt_tokens + lengths.output_tokens / 2);
+}
+
 double decode_step_s(const Replica& engine, std::int64_t batch, std::int64_t context) {
   return step_s(*engine.cost, {.num_decodes = batch, .context_tokens = context});
+}
+
+/// How long a step keeps a pipeline from others at least, which has one under way for each stage.
+double taken_s(const Replica& engine, const StepMix& mix) {
+  const StepTimes times = step_times(*engine.cost, mix);
+  const double slowest_s = *std::max_element(times.stage_s.begin(), times.stage_s.end());
+  return std::max(slowest_s, times.whole_s / number(engine.num_stages()));
 }
 
 /// Requests that an engine holds: seats, or what its KV cache has room for.
@@ -53,10 +66,10 @@ PromptTimes prompt_times(const Replica& engine, const MeanLengths& lengths,
   const std::int64_t prompt = std::max<std::int64_t>(1, whole(lengths.prompt_tokens));
   const std::int64_t large = std::max<std::int64_t>(2, limits.max_num_batched_tokens);
   const auto price = [&](std::int64_t count, std::int64_t tokens) {
-    return step_s(*engine.cost,
-                  {.num_prompts = count,
-                   .prompt_tokens = tokens,
-                   .prompt_context_tokens = std::max<std::int64_t>(0, prompt - large) / 2});
+    return taken_s(engine,
+                   {.num_prompts = count,
+                    .prompt_tokens = tokens,
+                    .prompt_context_tokens = std::max<std::int64_t>(0, prompt - large) / 2});
   };
   const std::int64_t count = std::min(large / prompt, kMostPrompts);
   if (count < 2) {
@@ -123,33 +136,25 @@ std::optional<double> steady_step_s(const Replica& engine, const MeanLengths& le
   return seconds;
 }
 
-/// What an engine does while requests decode as one batch: prompts that are read and tokens that
-/// are decoded, each second.
-struct Pace {
-  double prompts_per_s = 0, decodes_per_s = 0;
-};
-
-/// A step beside a batch that decodes.
+/// A kind of step: so many requests decode, and so much of prompts is read beside them.
 struct PricedStep {
+  double decodes = 0;
   double prompts = 0;  ///< read in it, parts of one too
-  double seconds = 0;
+  StepTimes times;
 };
 
 // Parts of a prompt, or so many of them, that a step beside decodes is priced with.
 constexpr double kPromptsOfStep[] = {0,  1.0 / 32, 1.0 / 16, 0.125, 0.25, 0.5, 0.75, 1,  1.5,
                                      2,  3,        4,        6,     8,    12,  16,   24, 32,
                                      48, 64,       96,       128,   256,  512, 1024};
-// Weights of prompts against decodes that a bound is taken for.
-constexpr int kWeights = 64;
 
-/// Steps beside so many decodes, from those without a prompt on.
-std::vector<PricedStep> steps_beside(const Replica& engine, const MeanLengths& lengths,
-                                     const StepLimits& limits, std::int64_t batch) {
+/// Adds the steps beside so many decodes, from the one without a prompt on.
+void add_steps(const Replica& engine, const MeanLengths& lengths, const StepLimits& limits,
+               std::int64_t batch, std::vector<PricedStep>& steps) {
   const double prompt = std::max(1.0, std::floor(lengths.prompt_tokens));
   const double room = number(limits.max_num_batched_tokens - batch);
-  std::vector<PricedStep> steps;
   const auto add = [&](double prompts) {
-    StepMix mix{.num_decodes = batch, .context_tokens = context_of(lengths)};
+    StepMix mix{.num_decodes = batch, .context_tokens = whole(decode_context_of(lengths))};
     if (prompts > 0) {
       mix.num_prompts = std::max<std::int64_t>(1, whole(prompts));
       mix.prompt_tokens =
@@ -159,7 +164,8 @@ std::vector<PricedStep> steps_beside(const Replica& engine, const MeanLengths& l
       }
       prompts = number(mix.num_prompts * mix.prompt_tokens) / prompt;
     }
-    if (batch + mix.num_prompts > 0) steps.push_back({prompts, step_s(*engine.cost, mix)});
+    if (batch + mix.num_prompts == 0) return;
+    steps.push_back({number(batch), prompts, step_times(*engine.cost, mix)});
   };
   for (const double prompts : kPromptsOfStep) {
     if (prompts * prompt > room) {
@@ -167,55 +173,65 @@ std::vector<PricedStep> steps_beside(const Replica& engine, const MeanLengths& l
       break;
     }
     add(prompts);
+    if (lengths.shares_prompts) break;
   }
-  return steps;
 }
 
-/// Paces of a batch whose steps take the limit on average at most: of one kind of step, or of two.
-void add_paces(const std::vector<PricedStep>& steps, std::int64_t batch, double limit_s,
-               double in_flight, std::vector<Pace>& paces) {
-  const auto add = [&](double prompts, double seconds) {
-    if (seconds <= 0) return;
-    paces.push_back({in_flight * prompts / seconds, in_flight * number(batch) / seconds});
+/// The linear programme of how often an engine takes each kind of step: its first column is the
+/// rate, every other one the steps of a kind in a second.
+LinearModel steps_programme(const std::vector<PricedStep>& steps, const Replica& engine,
+                            const MeanLengths& lengths, double seats, double tpot_limit_s) {
+  LinearModel programme;
+  const auto row = [&](double low, double high, double of_rate, const auto& of_step) {
+    std::vector<LinearModel::Term> terms;
+    if (of_rate != 0) terms.emplace_back(0, of_rate);
+    for (std::size_t i = 0; i < steps.size(); ++i) terms.emplace_back(i + 1, of_step(steps[i]));
+    programme.add_row(low, high, std::move(terms));
   };
-  for (const PricedStep& quick : steps) {
-    if (quick.seconds > limit_s) continue;
-    add(quick.prompts, quick.seconds);
-    for (const PricedStep& slow : steps) {
-      if (slow.seconds <= limit_s) continue;
-      const double share = (limit_s - quick.seconds) / (slow.seconds - quick.seconds);
-      add(quick.prompts + share * (slow.prompts - quick.prompts), limit_s);
-    }
+  programme.add_column(0, kFree, -1);
+  for (std::size_t i = 0; i < steps.size(); ++i) programme.add_column(0, kFree);
+  const std::size_t stages = engine.cost->num_stages();
+  for (std::size_t k = 0; k < stages; ++k) {  // one step at a time
+    row(0, 1, 0, [k](const PricedStep& s) { return s.times.stage_s[k]; });
   }
+  const double in_flight = number(engine.num_stages() + (engine.async_scheduling() ? 1 : 0));
+  if (stages > 1) row(0, in_flight, 0, [](const PricedStep& s) { return s.times.whole_s; });
+  if (!lengths.shares_prompts) row(0, kFree, -1, [](const PricedStep& s) { return s.prompts; });
+  // The first token comes of the prompt, and a step brings drafts besides.
+  const double drafts =
+      engine.engine.speculative ? number(engine.engine.speculative->num_tokens) : 0;
+  const double tokens = std::max(0.0, lengths.output_tokens - 1);
+  row(0, kFree, -tokens, [drafts](const PricedStep& s) { return s.decodes * (1 + drafts); });
+  const auto decoding_s = [](const PricedStep& s) { return s.decodes * s.times.whole_s; };
+  if (std::isfinite(tpot_limit_s)) row(-kFree, 0, -tokens * tpot_limit_s, decoding_s);
+  row(0, seats, 0, decoding_s);
+  return programme;
 }
 
 }  // namespace
 
 double mixed_rate_per_s(const Replica& engine, const MeanLengths& lengths,
                         const StepLimits& limits) {
-  const auto stages = static_cast<std::int64_t>(engine.cost->num_stages());
-  const std::int64_t most = (most_requests(engine, lengths, limits) + stages - 1) / stages;
-  const double infinite = std::numeric_limits<double>::infinity();
-  std::vector<Pace> paces;
-  add_paces(steps_beside(engine, lengths, limits, 0), 0, infinite, number(stages), paces);
+  const double held = lengths.shares_prompts
+                          ? kFree
+                          : number(engine.kv_tokens()) / std::max(1.0, decode_context_of(lengths));
+  const double seats = std::min(number(limits.max_num_seqs), std::max(1.0, held));
+  const std::int64_t most =
+      std::min(static_cast<std::int64_t>(std::ceil(seats)), limits.max_num_batched_tokens);
+  std::vector<PricedStep> steps;
+  add_steps(engine, lengths, limits, 0, steps);
   for (const std::int64_t size : kBatchSizes) {
-    const std::int64_t batch = std::min({size, most, limits.max_num_batched_tokens});
-    add_paces(steps_beside(engine, lengths, limits, batch), batch, limits.tpot_limit_s,
-              number(stages), paces);
-    if (batch < size) break;
+    add_steps(engine, lengths, limits, std::min(size, most), steps);
+    if (size >= most) break;
   }
-  const double steps = std::max(1.0, lengths.output_tokens - 1);
-  double least = infinite;
-  for (int k = 0; k <= kWeights; ++k) {
-    const double weight = number(k) / kWeights;
-    double best = 0;
-    for (const Pace& pace : paces) {
-      best =
-          std::max(best, weight * pace.prompts_per_s + (1 - weight) * pace.decodes_per_s / steps);
-    }
-    least = std::min(least, best);
+  if (most > *std::rbegin(kBatchSizes)) add_steps(engine, lengths, limits, most, steps);
+  LpSolver lp(steps_programme(steps, engine, lengths, seats, limits.tpot_limit_s),
+              [] { return false; });
+  const LpSolver::Solution solution = lp.minimise();
+  if (solution.outcome != LpSolver::Outcome::optimal) {
+    throw Error(ErrorCode::solver, "the linear programme of an engine's steps was not solved");
   }
-  return least;
+  return -solution.objective;
 }
 
 EngineBounds bounds_of(const Replica& engine, const MeanLengths& lengths,
@@ -227,15 +243,19 @@ EngineBounds bounds_of(const Replica& engine, const MeanLengths& lengths,
       *engine.cost,
       {.num_prompts = 1, .prompt_tokens = std::max<std::int64_t>(1, whole(lengths.prompt_tokens))});
   bounds.tpot_s = decode_step_s(engine, 1, context);
-  bounds.decode_batch =
-      largest_batch(engine, context, most_requests(engine, lengths, limits), limits.tpot_limit_s);
+  const std::int64_t stages = engine.num_stages();
+  const std::int64_t most = (most_requests(engine, lengths, limits) + stages - 1) / stages;
+  bounds.decode_batch = largest_batch(engine, context, most, limits.tpot_limit_s);
   if (bounds.decode_batch > 0) {
     bounds.decode_step_s = decode_step_s(engine, bounds.decode_batch, context);
     // Fewer may be served faster, where one more takes another round of tiles.
-    double fastest = number(bounds.decode_batch) / bounds.decode_step_s;
+    const auto decodes_per_s = [&](std::int64_t size) {
+      return number(size) / taken_s(engine, {.num_decodes = size, .context_tokens = context});
+    };
+    double fastest = decodes_per_s(bounds.decode_batch);
     for (const std::int64_t size : kBatchSizes) {
       if (size >= bounds.decode_batch) break;
-      fastest = std::max(fastest, number(size) / decode_step_s(engine, size, context));
+      fastest = std::max(fastest, decodes_per_s(size));
     }
     bounds.decode_rate_per_s = fastest / steps;
   }

@@ -19,6 +19,18 @@ bool shares_tokens(const TrafficOptions& options) {
          !options.trace.empty() || options.n > 1;
 }
 
+/// In the KV cache while a token is decoded, over the tokens of all requests; absent: none is.
+std::optional<double> decode_context_of(const Traffic& traffic) {
+  double tokens = 0, context = 0;
+  for (const serving::Request& request : traffic.requests) {
+    const auto own = static_cast<double>(request.output_tokens);
+    tokens += own - 1;
+    context += (own - 1) * (static_cast<double>(request.prompt_tokens) + own / 2);
+  }
+  if (tokens <= 0) return std::nullopt;
+  return context / tokens;
+}
+
 }  // namespace
 
 SearchTraffic::SearchTraffic(const TrafficSource& source, std::int64_t num_requests,
@@ -36,9 +48,11 @@ SearchTraffic::SearchTraffic(const TrafficSource& source, std::int64_t num_reque
     rate_per_s_ = options_->rate_per_s;
     if (!rate_per_s_ && options_->trace.empty()) options_->rate_per_s = 1;
   }
-  const serving::TrafficSummary known = serving::summary_of(*of(1));
+  const std::shared_ptr<const Traffic> sample = of(1);
+  const serving::TrafficSummary known = serving::summary_of(*sample);
   if (!options_ || !options_->trace.empty()) rate_per_s_ = known.rate_per_s;
-  lengths_ = {known.mean_prompt_tokens, known.mean_output_tokens};
+  lengths_ = {known.mean_prompt_tokens, known.mean_output_tokens, decode_context_of(*sample),
+              shares_};
 }
 
 std::shared_ptr<const Traffic> SearchTraffic::of(std::int64_t num_engines, double least) {

@@ -2,7 +2,7 @@
 
 namespace tessera::solver {
 
-double step_s(const serving::StepCost& cost, const StepMix& mix) {
+StepTimes step_times(const serving::StepCost& cost, const StepMix& mix) {
   serving::StepLoad load;
   load.num_decodes = load.decode_tokens = mix.num_decodes;
   load.decode_context_tokens = mix.num_decodes * mix.context_tokens;
@@ -11,11 +11,19 @@ double step_s(const serving::StepCost& cost, const StepMix& mix) {
   load.context_tokens = load.decode_context_tokens + mix.num_prompts * mix.prompt_context_tokens;
   load.chunks.assign(static_cast<std::size_t>(mix.num_prompts),
                      {mix.prompt_tokens, mix.prompt_context_tokens});
-  serving::Ticks ticks = 0;
+  StepTimes times;
+  serving::Ticks whole = 0;
   for (std::size_t k = 0; k < cost.num_stages(); ++k) {
-    ticks += cost.stage(load, k) + (k + 1 < cost.num_stages() ? cost.hop(load, k) : 0);
+    const serving::Ticks stage = cost.stage(load, k);
+    times.stage_s.push_back(serving::to_seconds(stage));
+    whole += stage + (k + 1 < cost.num_stages() ? cost.hop(load, k) : 0);
   }
-  return serving::to_seconds(ticks);
+  times.whole_s = serving::to_seconds(whole);
+  return times;
+}
+
+double step_s(const serving::StepCost& cost, const StepMix& mix) {
+  return step_times(cost, mix).whole_s;
 }
 
 }  // namespace tessera::solver

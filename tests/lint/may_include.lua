@@ -75,7 +75,7 @@ return {
     "solver/planning",
   },
   ["solver/deploy"] = {
-    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/problem", "solver/plan",
+    "engine/core", "engine/cost", "engine/serving", "solver/instance", "solver/mip", "solver/problem", "solver/plan",
     "solver/planning", "solver/serving",
   },
   ["engine/lm/lua"] = { "engine/chat" },

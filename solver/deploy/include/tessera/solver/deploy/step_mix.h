@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tessera/core/record.h"
 #include "tessera/serving/step_cost.h"
@@ -13,7 +14,14 @@ struct StepMix {
   std::int64_t num_prompts = 0, prompt_tokens = 1, prompt_context_tokens = 0;
 };
 
-/// What the step takes from stage to stage (s).
+/// What the step takes on each stage, and from the first to the end of the last (s).
+struct StepTimes {
+  std::vector<double> stage_s;
+  double whole_s = 0;
+};
+StepTimes step_times(const serving::StepCost& cost, const StepMix& mix);
+
+/// The whole of it (s).
 double step_s(const serving::StepCost& cost, const StepMix& mix);
 
 }  // namespace tessera::solver
