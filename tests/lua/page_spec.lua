@@ -76,6 +76,28 @@ describe("ts.report", function()
     assert.near(1, tonumber(found[5]) / options[1].tpot_p99_s, 0.02) -- the same simulation, to the digits shown
   end)
 
+  it("shows a fleet's promises beside a simulation, and what reserves and limits cost", function()
+    local fleet = assert(ts.plan_fleet { cluster = "3x(2xL4)", gap = 0.02, models = {
+      { name = "chat <1>", model = "llama-3.2-1b", traffic = { rate_per_s = 12, prompt_tokens = 200,
+        output_tokens = 30 }, slo = { ttft_s = { p99 = 1 }, tpot_s = { p99 = 0.05 } }, num_requests = 100,
+        bitwidths = { 16 } } } })
+    local text = written(fleet)
+    stands_alone(text)
+    has(text, "<h2>Map</h2>")
+    has(text, "chat &lt;1&gt;")
+    local promises = cells(text, "promises")
+    assert.equal(1, #promises)
+    assert.near(12, tonumber(promises[1][2]), 1e-9)
+    assert.near(fleet.models[1].capacity_per_s, tonumber(promises[1][3]), 0.01 * fleet.models[1].capacity_per_s)
+    assert.equal(7, #cells(text, "attainments"))
+    local cost = {} -- by reserve, with the limits as they are
+    for _, row in ipairs(cells(text, "frontier")) do
+      if tonumber(row[3]) == 1 then cost[tonumber(row[2])] = tonumber(row[4]) end
+    end
+    assert.near(fleet.usd_per_h, cost[0], 0.01)
+    assert.is_true(cost[0] < cost[1] and cost[1] < cost[2])
+  end)
+
   it("shows every request of a served run, a page at a time", function()
     local served = ts.serve(ts.deployment { model = "opt-13b", cluster = "1xA100-80G" },
       { rate_per_s = 2, num_requests = 1200, prompt_tokens = 64, output_tokens = 8 },

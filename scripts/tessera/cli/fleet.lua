@@ -122,11 +122,14 @@ local function planned_by_models(given, flags)
   local fleet, why = ts.plan_fleet(asked)
   fleet = fleet or why.best
   if not fleet then return nil, why end
-  if given.save and not fleets.is(fleet) then
-    core.raise("usage", "there is a fleet for each period: save those that you want in a script, plan.fleets[1]:save",
-      "tessera fleet --save")
+  for _, flag in ipairs { "save", "report" } do
+    if given[flag] and not fleets.is(fleet) then
+      core.raise("usage", ("there is a fleet for each period: take those that you want in a script, %s"):format(
+        flag == "save" and "plan.fleets[1]:save(FILE)" or "ts.report(plan.fleets[1], FILE)"), "tessera fleet --" .. flag)
+    end
   end
   if given.save then fleet:save(given.save) end
+  if given.report then ts.report(fleet, given.report) end
   if host.json then host.set_result(fleet:to_table()) else terminal.say(fleet:explain() .. "\n") end
   return why and 130 or 0
 end
@@ -139,6 +142,10 @@ function M.main(given)
   end
   local asked = tables.of_flags(given, "ts.plan_fleet")
   if given.names[1]:find "%.lua$" then return planned_by_models(given, asked) end
+  if given.report then
+    core.raise("usage", "--report needs models to simulate: a script that returns options of ts.plan_fleet",
+      "tessera fleet")
+  end
   asked.instance, asked.start = given.names[1], given.from and ts.load_plan(given.from) or nil
   local draw, erase = new_bar()
   if draw then

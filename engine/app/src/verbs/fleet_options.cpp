@@ -16,6 +16,7 @@ const OptionTable& fleet_options() {
         {}};
     take_flags(t, options_of<solver::FleetOptions>());
     t.options.push_back(as_text("save", "Writes the fleet to this file, for ts.load_plan"));
+    t.options.push_back(report_flag());
     t.options.push_back(as_text(
         "from",
         "Starts from the fleet that this file holds; of named models it is what runs (current)"));

@@ -13,10 +13,12 @@ core.document {
     .. "bitwidth, memory and times of stages and who is busy when; of a list of ts.plan_serving the best deployment's "
     .. "map, its latencies from idle to overload beside the limits, a run at its rate, the frontier and all others; "
     .. "of a served run what waited and ran, its latencies and its requests; of ts.execute what was predicted and "
-    .. "measured. `tessera report` makes one of stored results.",
+    .. "measured; of a fleet its map, what was promised beside what a simulation of all of it answers, cost against "
+    .. "attainment and what reserves and limits cost, for which other fleets are planned, each in about the time that "
+    .. "it took. `tessera report` makes one of stored results.",
   parameters = {
-    { "thing", "tessera.Plan|tessera.ServingPlans|tessera.Served|table",
-      "What ts.plan, ts.plan_serving, ts.serve or ts.execute gave" },
+    { "thing", "tessera.Plan|tessera.ServingPlans|tessera.Served|tessera.Fleet|table",
+      "What ts.plan, ts.plan_serving, ts.serve, ts.plan_fleet or ts.execute gave" },
     { "path", "string", "File to write: HTML" },
     { "also", "table?", "What stands beside it: of a plan beside and device_changes, of a run plan" },
   },
@@ -34,11 +36,12 @@ local function page_of(thing, also)
   if type(kind) == "table" and kind.__name == "tessera.ServingPlans" then
     return require("tessera.desk.page.of_stream").page(thing)
   end
+  if require("tessera.fleets.fleet").is(thing) then return require("tessera.desk.page.of_fleet").page(thing) end
   if type(thing) == "table" and type(thing.requests) == "table" and type(thing.stages) == "table" and thing.state then
     return require("tessera.desk.page.of_execution").page(thing, also)
   end
-  core.refuse("ts.report.thing", ("what ts.plan, ts.plan_serving, ts.serve or ts.execute gave belongs here, not %s")
-    :format(type(kind) == "string" and "a " .. kind or "a " .. type(thing)))
+  core.refuse("ts.report.thing", ("what ts.plan, ts.plan_serving, ts.serve, ts.plan_fleet or ts.execute gave belongs "
+    .. "here, not %s"):format(type(kind) == "string" and "a " .. kind or "a " .. type(thing)))
 end
 
 local function check_also(also)
