@@ -17,7 +17,10 @@ namespace {
 
 TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
   if (!have_lengths()) {
-    refuse_columns(csv, "no columns of prompt and output lengths (prompt_tokens, output_tokens)");
+    const bool is_result = csv.column("request_throughput") != CsvReader::none;
+    refuse_columns(csv, is_result ? "a benchmark's result and no trace; `tessera compare` reads it"
+                                  : "no columns of prompt and output lengths (prompt_tokens, "
+                                    "output_tokens), which texts alone, as ShareGPT's, do not say");
   }
   if (arrival == CsvReader::none) {
     refuse_columns(csv,

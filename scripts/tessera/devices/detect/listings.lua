@@ -52,7 +52,7 @@ local function of_lspci(text)
     local maker = line:match "NVIDIA Corporation" or line:match "Advanced Micro Devices"
     local name
     for part in line:gmatch "%[([^%[%]]+)%]" do
-      if not part:find "^%x%x%x%x" and part ~= "AMD/ATI" then name = part end
+      if not part:find "^%x%x%x%x$" and not part:find "^%x%x%x%x:%x%x%x%x$" and part ~= "AMD/ATI" then name = part end
     end
     if maker and name and (line:find "VGA compatible" or line:find "3D controller" or line:find "Display controller"
       or line:find "Processing accelerators") then

@@ -119,6 +119,15 @@ local function has_gpus(item)
   return false
 end
 
+-- The first node whose GPUs are MIG slices.
+local function sliced_node(json)
+  for _, item in ipairs(json.kind == "Node" and { json } or table_of(json.items)) do
+    for resource in pairs(table_of(table_of(table_of(item).status).allocatable)) do
+      if resource:find "^nvidia%.com/mig%-" then return tostring(table_of(item.metadata).name or "node") end
+    end
+  end
+end
+
 --- Hosts of `kubectl get nodes -o json`, decoded; nil where it is something else.
 function M.kubernetes(json, path)
   if type(json) ~= "table" or not (json.kind == "List" or json.kind == "NodeList" or json.kind == "Node") then
@@ -132,7 +141,11 @@ function M.kubernetes(json, path)
       without[#without + 1] = tostring(table_of(item.metadata).name or "node")
     end
   end
-  if #hosts == 0 and #without > 0 then
+  local sliced = #hosts == 0 and sliced_node(json)
+  if sliced then
+    core.refuse(path, ("the GPUs of node %s are cut into MIG slices, which are no devices here; nodes with whole GPUs "
+      .. "(nvidia.com/mig.config=all-disabled) can be read"):format(sliced))
+  elseif #hosts == 0 and #without > 0 then
     core.refuse(path, ("Kubernetes says that %s has GPUs, and no label (nvidia.com/gpu.product, "
       .. "amd.com/gpu.product-name) says of which type; NVIDIA's GPU feature discovery sets it, or `kubectl label node "
       .. "%s nvidia.com/gpu.product=NVIDIA-L4`"):format(table.concat(without, ", "), without[1]))
@@ -151,6 +164,11 @@ function M.refuse_others(text, path)
     core.refuse(path, "what kubectl prints for people or as YAML; `kubectl get nodes -o json` can be read")
   elseif text:find "ROCm System Management Interface" and not text:find "GPU%[%d+%]" then
     core.refuse(path, "the table of rocm-smi, which names no GPU; `rocm-smi --showproductname --showmeminfo vram` does")
+  elseif text:find "^%s*GPU:%s*%d+%s*[\r\n]+%s*BDF:" then
+    core.refuse(path, "`amd-smi list`, which names no type of GPU; `amd-smi static` does")
+  elseif text:find "NVIDIA Corporation Device %x%x%x%x" then
+    core.refuse(path, ("this lspci knows no name of NVIDIA's device %s; `update-pciids` brings it names, `nvidia-smi "
+      .. "-L` says them"):format(text:match "NVIDIA Corporation Device (%x%x%x%x)"))
   elseif text:find "^%s*GPU0%s+GPU1" or (text:find "^%s+GPU0" and not text:find "MemTotal") then
     core.refuse(path, "`nvidia-smi topo -m` alone, which names no GPU; `tessera detect --commands` prints what to run")
   end

@@ -1,12 +1,15 @@
--- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, guidellm, genai-perf, aiperf and
--- llama-bench, and what running servers say. What says too little for a comparison is refused as what it is.
+-- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, TensorRT-LLM, guidellm, genai-perf,
+-- aiperf and llama.cpp, and what running servers say. What says too little for a comparison is refused as what it is.
 
+local batched_bench = require "tessera.launch.compare.forms.batched_bench"
 local core = require "tessera.core"
+local csv = require "tessera.launch.compare.forms.csv"
 local llama_bench = require "tessera.launch.compare.forms.llama_bench"
 local load_tools = require "tessera.launch.compare.forms.load_tools"
 local names = require "tessera.launch.compare.forms.names"
 local printed = require "tessera.launch.compare.forms.printed"
 local servers = require "tessera.launch.compare.forms.servers"
+local trtllm = require "tessera.launch.compare.forms.trtllm"
 local vllm = require "tessera.launch.compare.forms.vllm"
 
 local M = { serve_keys = vllm.serve_keys }
@@ -19,8 +22,10 @@ local function decoded(text)
   return pcall(core.from_json, text)
 end
 
--- Objects of JSON lines, as --append-result and --output-file write them; nil where a line is none.
+-- Objects of JSON lines, as --append-result and --output-file write them, or of indented documents one after the other;
+-- nil where one is none.
 local function lines_of(text)
+  if text:find "^%s*{%s*\n" then text = text:gsub("[\r\n]+(%s*[^%s{])", " %1"):gsub("}%s*{", "}\n{") end
   local objects = {}
   for line in text:gmatch "[^\r\n]+" do
     if line:find "%S" then
@@ -34,8 +39,14 @@ end
 
 local function is_list(json) return type(json[1]) == "table" end
 
+local function refuse_trace(path)
+  core.refuse(path, "a trace of requests, which says no latencies; `tessera capacity --trace FILE` plans for it")
+end
+
 -- The runs of one decoded value; nil where it is of no tool that is known.
 local function of_json(json, path)
+  if trtllm.is(json) then return { trtllm.run(json, path) } end
+  if batched_bench.is(json) then return batched_bench.runs({ json }, path) end
   if llama_bench.is(json) then return llama_bench.runs({ json }, path) end
   if is_list(json) and llama_bench.is(json[1]) then return llama_bench.runs(json, path) end
   local runs, why = load_tools.runs(json, path)
@@ -49,12 +60,14 @@ local function of_json(json, path)
     return #runs > 0 and runs or nil
   end
   runs = { vllm.run(json, path) }
-  return runs[1] and runs
+  if runs[1] then return runs end
+  if json.input_length and json.output_length or json.prompt_tokens and json.output_tokens then refuse_trace(path) end
 end
 
 local function refuse_unknown(path)
   core.refuse(path, "it is neither of `vllm bench serve --save-result`, `vllm bench latency --output-json`, SGLang, "
-    .. "guidellm, genai-perf, aiperf or llama-bench, nor metrics or a log of a server")
+    .. "trtllm-bench, guidellm, genai-perf, aiperf, llama-bench or llama-batched-bench, nor metrics or a log of a "
+    .. "server")
 end
 
 local function json_runs(text, path)
@@ -101,7 +114,7 @@ local function refuse_by_name(text, path)
   elseif head:find "Avg latency: [%d.]+ seconds" then
     core.refuse(path, "what `vllm bench latency` printed; --output-json FILE writes a file that can be read")
   elseif head:find "^%s*arrival_s" or head:find "ContextTokens" or head:find "num_prefill_tokens" then
-    core.refuse(path, "a trace of requests, which says no latencies; `tessera capacity --trace FILE` plans for it")
+    refuse_trace(path)
   end
 end
 
@@ -109,11 +122,29 @@ end
 local function printed_runs(text, path)
   if printed.is(text) then return printed.runs(text, path) end
   if servers.is_log(text) then return { servers.log_run(text, path) } end
+  local run = trtllm.text_run(text, path)
+  return run and { run }
+end
+
+-- `vllm bench sweep` writes the keys of its JSON as a table's columns; nil where the text is none.
+local function sweep_runs(text, path)
+  local head = "," .. (text:match "^%s*([^\r\n]*)" or "") .. ","
+  for _, key in ipairs(vllm.serve_keys) do
+    if not head:find("," .. key .. ",", 1, true) then return nil end
+  end
+  local rows, runs = csv(text), {}
+  for i = 2, #rows do
+    local object = {}
+    for c, name in ipairs(rows[1]) do object[name] = tonumber(rows[i][c]) or rows[i][c] end
+    runs[#runs + 1] = vllm.run(object, path)
+  end
+  return runs
 end
 
 local function text_runs(text, path)
   if servers.is_metrics(text) then return { servers.metrics_run(text, path) } end
-  local runs = llama_bench.text_runs(text, path) or load_tools.csv_runs(text, path)
+  local runs = llama_bench.text_runs(text, path) or batched_bench.text_runs(text, path) or sweep_runs(text, path)
+    or load_tools.csv_runs(text, path)
   if runs then return runs end
   refuse_by_name(text, path)
   refuse_unknown(path)
@@ -133,10 +164,10 @@ local function settle(run)
   return run
 end
 
---- The runs of a file: { kind = "serve" | "latency" | "throughput" | "metrics" | "log", path, ... }; times in s. Raises
---- where it is no such file.
-function M.runs(path)
-  local text = core.read_text(path)
+--- The runs of a file, or of the text that is given as its: { kind = "serve" | "latency" | "throughput" | "metrics" |
+--- "log", path, ... }; times in s. Raises where it is no such file.
+function M.runs(path, text)
+  text = text or core.read_text(path)
   if not text:find "%S" then core.refuse(path, "it is empty") end
   local runs = printed_runs(text, path)
   if not runs then runs = (text:find "^%s*[{%[]" and json_runs or text_runs)(text, path) end

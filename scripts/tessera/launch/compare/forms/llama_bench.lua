@@ -109,11 +109,21 @@ local function runs_of(rows, path)
   return runs
 end
 
+-- Runs of rows, where any says prompts or answers alone.
+local function told_apart(rows, path)
+  local runs = runs_of(rows, path)
+  if #runs == 0 then
+    core.refuse(path, "llama-bench's rows of prompts and answers together (-pg), which say neither time alone; -p 512 "
+      .. "-n 128 measures them apart")
+  end
+  return runs
+end
+
 --- Runs of decoded rows.
 function M.runs(objects, path)
   local rows = {}
   for i, object in ipairs(objects) do rows[i] = of_object(object, path) end
-  return runs_of(rows, path)
+  return told_apart(rows, path)
 end
 
 --- Runs of a text; nil where it is none of llama-bench's.
@@ -129,7 +139,7 @@ function M.text_runs(text, path)
     return nil
   end
   if #rows == 0 then core.refuse(path, "a table of llama-bench without rows; is it cut off?") end
-  return runs_of(rows, path)
+  return told_apart(rows, path)
 end
 
 return M

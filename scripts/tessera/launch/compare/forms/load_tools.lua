@@ -44,6 +44,7 @@ local function guidellm_run(benchmark, document, path)
     model = find(benchmark, "backend_model", "string", 6) or find(benchmark, "model", "string", 6)
       or find(document, "model", "string", 6) }
   add_metrics(run, benchmark.metrics)
+  run.tpot_s = run.itl_s or run.tpot_s -- its time per output token has the first token in it
   local totals = find(benchmark, "request_totals", "table", 4) or find(benchmark, "requests_made", "table", 4)
   if totals then run.completed, run.failed = totals.successful, totals.errored end
   run.max_concurrency = run.max_concurrency and math.max(1, math.floor(run.max_concurrency + 0.5))
@@ -77,6 +78,9 @@ function M.runs(json, path)
     run.rate_per_s = find(json.input_config, "request_rate", "number", 6)
     return { run }
   end
+  if type(json.metadata) == "table" and json.metadata.session_num and type(json.metrics) == "table" then
+    return nil, "aiperf's records of single requests; profile_export_aiperf.json beside it has the means"
+  end
   if type(json.experiments) == "table" then
     return nil, "perf_analyzer's raw profile; the file beside it that ends in genai_perf.json (of genai-perf) or "
       .. "aiperf.json has the means"
@@ -101,24 +105,49 @@ local function of_metric_rows(rows, path)
   return { run }
 end
 
--- A row for each benchmark under one row of names, or under two, where the first names groups of the second.
-local function of_benchmark_rows(rows, path)
-  local header, first = rows[1], 2
-  if rows[2] and not tonumber(rows[2][#rows[2]]) and #rows > 2 then
-    local group = ""
-    header, first = {}, 3
-    for i = 1, math.max(#rows[1], #rows[2]) do
-      if rows[1][i] and rows[1][i] ~= "" then group = rows[1][i] end
-      header[i] = group .. " " .. (rows[2][i] or "")
-    end
+local function has_number(row)
+  for _, cell in ipairs(row) do
+    if tonumber(cell) then return true end
   end
-  local runs = {}
-  for i = first, #rows do
+end
+
+-- How many rows of names a table has: those before the first that has a number.
+local function num_header_rows(rows)
+  local count = 1
+  while rows[count + 1] and not has_number(rows[count + 1]) do count = count + 1 end
+  return math.min(count, #rows - 1)
+end
+
+local units = { ms = true, s = true, sec = true, us = true, ns = true }
+
+-- Names of columns by their rows, where a name stands for the empty cells behind it, too; a unit in a row of its own
+-- goes into parentheses.
+local function header_of(rows, count)
+  if count == 1 then return rows[1] end
+  local header, group = {}, ""
+  for i = 1, math.max(#rows[1], #rows[2]) do
+    if rows[1][i] and rows[1][i] ~= "" then group = rows[1][i] end
+    local words = { group }
+    for k = 2, count do
+      local cell = rows[k][i] or ""
+      words[k] = k > 2 and units[cell:lower()] and "(" .. cell .. ")" or cell
+    end
+    header[i] = table.concat(words, " ")
+  end
+  return header
+end
+
+-- A row for each benchmark under one row of names, or under several, where the first names groups.
+local function of_benchmark_rows(rows, path)
+  local count, runs = num_header_rows(rows), {}
+  local header = header_of(rows, count)
+  for i = count + 1, #rows do
     local run = { kind = "serve", path = path, tool = "guidellm" }
     for c, name in ipairs(header) do
       names.add(run, name, tonumber(rows[i][c]))
       if name:lower():find "model%s*$" and rows[i][c] ~= "" then run.model = run.model or rows[i][c] end
     end
+    run.tpot_s = run.itl_s or run.tpot_s
     runs[#runs + 1] = run
   end
   return runs

@@ -10,12 +10,15 @@ function M.is(text)
     or (text:find "Mean TTFT %(ms%)" ~= nil and text:find "Successful requests" ~= nil)
 end
 
-local function run_of(block, path, model)
+local function run_of(before, block, path, model)
   local run = { kind = "serve", path = path, model = model }
   for line in block:gmatch "[^\r\n]+" do
     local name, value = line:match "^%s*(.-):%s+([%d%.eE+-]+)%s*$"
     if name then names.add(run, name, tonumber(value)) end
   end
+  -- Versions before 0.8 say the load as they start, before the block.
+  run.max_concurrency = run.max_concurrency or tonumber(before:match "Maximum request concurrency: (%d+)")
+  run.rate_per_s = run.rate_per_s or tonumber(before:match "Traffic request rate: (%d[%d.]*)")
   return run
 end
 
@@ -25,7 +28,9 @@ function M.runs(text, path)
   local runs, starts = {}, {}
   for at in text:gmatch "()=+ Serving Benchmark Result =+" do starts[#starts + 1] = at end
   if #starts == 0 then starts[1] = 1 end
-  for i, at in ipairs(starts) do runs[i] = run_of(text:sub(at, (starts[i + 1] or 0) - 1), path, model) end
+  for i, at in ipairs(starts) do
+    runs[i] = run_of(text:sub(starts[i - 1] or 1, at), text:sub(at, (starts[i + 1] or 0) - 1), path, model)
+  end
   return runs
 end
 
