@@ -56,16 +56,21 @@ local function planned_lengths(path)
   return ok and type(about) == "table" and type(about.stream) == "table" and about.stream or nil
 end
 
+-- What a running server says of itself.
+local function metrics_of(url) return host.http_get(url, "/metrics", 10, 16 * 2 ^ 20) end
+
 --- @param given table the flags; names: the plan, then files of benchmarks
 function M.main(given)
   local names = given.names
-  if #names < 2 then
-    core.raise("usage", "name a plan and what was measured: tessera compare plan.json bench.json", "tessera compare")
+  if #names < 2 and not (given.metrics and names[1]) then
+    core.raise("usage", "name a plan and what was measured: tessera compare plan.json bench.json, or --metrics "
+      .. "http://HOST:PORT/metrics of a running server", "tessera compare")
   end
   local paths = {}
   for i = 2, #names do paths[i - 1] = names[i] end
   local result = compare.compare(ts.load_plan(names[1]), paths, { replan = given.replan ~= false,
     time_limit_s = given.time_limit_s or 10, recalibrate = given.recalibrate,
+    metrics = given.metrics and { url = given.metrics, text = metrics_of(given.metrics) },
     planned = planned_lengths(names[1]) })
   if host.json then
     host.set_result(result)

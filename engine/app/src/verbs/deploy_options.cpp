@@ -102,6 +102,10 @@ const OptionTable& compare_options() {
       "plan, and whether another plan would now be better",
       "",
       {
+          {.name = "metrics",
+           .type = OptionType::text,
+           .doc = "A running server's page of metrics, as in http://host:8000/metrics, read as the "
+                  "file of it would be: 10 s and 16 MiB at most"},
           {.name = "recalibrate",
            .type = OptionType::text,
            .doc = "File that keeps what runs said of the prices: predictions are corrected by it, "

@@ -223,17 +223,19 @@ local function take(plan, run, result, state, opt)
   for _, text in ipairs(left.of(run, opt.planned or problem.workload, predicted)) do remark("%s", text) end
 end
 
---- Compares a plan with runs. `opt`: replan, time_limit_s, recalibrate (a file), planned (lengths, where they
---- are others than the plan's). Returns
+--- Compares a plan with runs of files. `opt`: replan, time_limit_s, recalibrate (a file), planned (lengths, where they
+--- are others than the plan's), metrics ({ url =, text = } of a running server). Returns
 --- { rows, corrections, runs, another, remarks }.
 function M.compare(plan, paths, opt)
   local model = plan:problem().model
   if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
   local result = { rows = {}, runs = {}, remarks = {} }
   local state = opt.recalibrate and recalibration.read(opt.recalibrate, model)
-  for _, path in ipairs(paths) do
-    for _, run in ipairs(bench.runs(path)) do take(plan, run, result, state, opt) end
+  local function take_all(runs)
+    for _, run in ipairs(runs) do take(plan, run, result, state, opt) end
   end
+  for _, path in ipairs(paths) do take_all(bench.runs(path)) end
+  if opt.metrics then take_all(bench.runs(opt.metrics.url, opt.metrics.text)) end
   result.corrections = corrections_of(result.rows)
   if state then
     recalibration.add(state, result.rows)
