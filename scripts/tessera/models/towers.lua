@@ -5,17 +5,36 @@ local core = require "tessera.core"
 local towers = { { "vision_config", "vision" }, { "audio_config", "audio" } }
 
 -- Encoders whose feed-forward networks have a gate, so three matrices: transformers, modeling_*.py of each.
-local gated = { pixtral = true, qwen2_5_vl = true, qwen2_5_omni = true }
+local gated = { glm4v = true, ovis2 = true, pixtral = true, qwen2_5_vl = true, qwen2_5_omni = true }
 
--- Parameters of a transformer's layers by its configuration, four matrices of attention and the network in each; nil
--- where it does not say its sizes.
+-- The first of several spellings of a size.
+local function size_of(config, ...)
+  for _, key in ipairs { ... } do
+    if type(config[key]) == "number" then return config[key] end
+  end
+end
+
+-- Matrices of what joins places of a picture into `out` features of the text: two, and in GLM a gated network.
+local function merger(config, width, out, is_glm)
+  local merge = config.spatial_merge_size
+  if not merge or not out then return 0 end
+  local joined = width * merge ^ 2
+  if is_glm then return joined * out + out ^ 2 + 3 * out * (config.intermediate_size or 0) end
+  return joined ^ 2 + joined * out
+end
+
+-- Parameters of a transformer's layers by its configuration, four matrices of attention and the network in each, and of
+-- what hands its outputs to the text; nil where it does not say its sizes.
 local function parameters_of(config, model_type)
-  local depth = config.num_hidden_layers or config.depth or config.num_layers
-  local width, ffn = config.hidden_size or config.embed_dim, config.intermediate_size
+  local depth = size_of(config, "num_hidden_layers", "depth", "num_layers")
+  local width, ffn = size_of(config, "embed_dim", "hidden_size"), size_of(config, "intermediate_size")
+  local out = size_of(config, "out_hidden_size") or config.embed_dim and size_of(config, "hidden_size")
   if not ffn and width and config.mlp_ratio then ffn = width * config.mlp_ratio end
-  if type(depth) ~= "number" or type(width) ~= "number" or type(ffn) ~= "number" then return nil end
-  local num_matrices = (gated[config.model_type] or gated[model_type]) and 3 or 2
-  return depth * width * (4 * width + num_matrices * ffn)
+  if not depth or not width or not ffn then return nil end
+  local kind = (config.model_type or model_type or ""):gsub("_vision$", ""):gsub("_moe$", "")
+  local is_glm = kind == "glm4v" and out ~= nil
+  local num_matrices = (gated[kind] or gated[model_type]) and 3 or 2
+  return depth * width * (4 * width + num_matrices * (is_glm and out or ffn)) + merger(config, width, out, is_glm)
 end
 
 --- Lines that say which encoders a folder's config.json has and about what they take; "" of others.
