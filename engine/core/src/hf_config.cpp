@@ -36,10 +36,12 @@ constexpr Family kFamilies[] = {
     {"bamba", "Bamba", false, hf::read_bamba},
     {"bitnet", "BitNet", false},
     {"bloom", "Bloom", false, hf::read_bloom},
+    {"chatglm", "ChatGLM", false, hf::read_chatglm},
     {"codegen", "CodeGen", false, hf::read_gptj},
     {"cohere", "Cohere", false},
     {"cohere2", "Cohere2", false},
     {"cwm", "Cwm", false},
+    {"dbrx", "Dbrx", true, hf::read_dbrx},
     {"deepseek", "Deepseek", true},
     {"deepseek_v2", "DeepseekV2", true, hf::read_deepseek_v2, true},
     {"deepseek_v3", "DeepseekV3", true, hf::read_deepseek_v3, true},
@@ -78,6 +80,7 @@ constexpr Family kFamilies[] = {
     {"hunyuan_v1_dense", "HunYuanDenseV1", false},
     {"hunyuan_v1_moe", "HunYuanMoEV1", true, hf::read_hunyuan_v1_moe},
     {"hy_v3", "HYV3", true},
+    {"internlm", "InternLM", false},
     {"internlm2", "InternLM2", false},
     {"internlm3", "InternLM3", false},
     {"jais2", "Jais2", false},
@@ -109,6 +112,7 @@ constexpr Family kFamilies[] = {
     {"olmo_hybrid", "OlmoHybrid", false, hf::read_olmo_hybrid},
     {"olmoe", "Olmoe", true},
     {"opt", "OPT", false, hf::read_opt},
+    {"orion", "Orion", false},
     {"persimmon", "Persimmon", false},
     {"phi", "Phi", false},
     {"phi3", "Phi3", false},
@@ -141,6 +145,8 @@ struct Alias {
   const char* class_prefix;
 };
 constexpr Alias kAliases[] = {
+    {"Yi", "llama", "Yi"},
+    {"aquila", "llama", "Aquila"},
     {"RefinedWeb", "falcon", "RW"},
     {"RefinedWebModel", "falcon", "RW"},
     {"gemma3_text", "gemma3", "Gemma3"},
@@ -153,6 +159,7 @@ constexpr Alias kAliases[] = {
     {"kimi_k2", "deepseek_v3", "DeepseekV3"},
     {"llama4", "llama4_text", "Llama4"},
     {"longcat_flash_text", "longcat_flash", "LongcatFlash"},
+    {"minicpm", "llama", "MiniCPM"},
     {"minimax_m1", "minimax", "MiniMaxM1"},
     {"minimax_text_01", "minimax", "MiniMaxText01"},
     {"qwen2_5_vl", "qwen2", "Qwen2_5_VL"},
@@ -165,6 +172,8 @@ constexpr Alias kAliases[] = {
     {"qwen3_vl_moe", "qwen3_moe", "Qwen3VLMoe"},
     {"qwen3_vl_moe_text", "qwen3_moe", "Qwen3VLMoe"},
     {"qwen3_vl_text", "qwen3", "Qwen3VL"},
+    {"stablelm_epoch", "stablelm", "StableLMEpoch"},
+    {"xverse", "llama", "Xverse"},
 };
 
 // Why a model_type that people are likely to try is refused; the others are simply unknown.
@@ -266,15 +275,30 @@ void check_foreign_fields(hf::Config& config, const Family& family, const std::s
                                   reason.empty() ? "" : " (" + reason + ")"));
 }
 
-// A decoder around which images or sound are read lies in a config of its own, which leaves to the
-// outer one whether embeddings are tied.
-Json text_config_of(const Json& config, const std::string& path) {
-  Json text = JsonFields(config, path).at("text_config");
-  const JsonFields must_be_object(text, path + ": text_config");
-  if (config.contains("tie_word_embeddings") && !text.contains("tie_word_embeddings")) {
-    text["tie_word_embeddings"] = config.at("tie_word_embeddings");
+// A decoder around which images or sound are read lies in a config of its own: by transformers in
+// text_config, whose embeddings its class ties by the outer config where that says so; by others'
+// code in a model of its own, which leaves to the outer one what it does not say. What speaks too
+// has all that in a thinker_config.
+struct TextConfig {
+  Json json;
+  std::string path;
+};
+
+TextConfig text_config_of(const Json& config, const std::string& path) {
+  TextConfig found{config, path};
+  for (const char* key : {"thinker_config", "text_config", "llm_config", "language_config"}) {
+    const auto at = found.json.find(key);
+    if (at == found.json.end() || at->is_null()) continue;
+    Json inner = *at;
+    found.path += std::string(": ") + key;
+    const JsonFields must_be_object(inner, found.path);
+    const auto tied = found.json.find("tie_word_embeddings");
+    const bool outer_counts = std::string_view(key) == "text_config";
+    if (tied != found.json.end() && (outer_counts || !inner.contains("tie_word_embeddings")))
+      inner["tie_word_embeddings"] = *tied;
+    found.json = std::move(inner);
   }
-  return text;
+  return found;
 }
 
 // A config.json says nothing of its name; the folder it lies in usually does.
@@ -305,11 +329,10 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
                                 const std::string& path) {
   std::string model_type = JsonFields(config, path).text("model_type");
   hf::Config outer(config, path);
-  const bool nested = outer.find("text_config") != nullptr;
-  const Json text = nested ? text_config_of(config, path) : Json();
-  if (nested && text.contains("model_type")) {
-    model_type = JsonFields(text, path + ": text_config").text("model_type");
-  }
+  const TextConfig text = text_config_of(config, path);
+  const bool nested = text.path != path;
+  if (nested && text.json.contains("model_type"))
+    model_type = JsonFields(text.json, text.path).text("model_type");
   const Family* family = find_family(model_type);
   if (family == nullptr) refuse_model_type(model_type, path);
 
@@ -317,7 +340,7 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
   model.name = name;
   model.family = family->name;
   model.source = path;
-  hf::Config inner(nested ? text : config, nested ? path + ": text_config" : path);
+  hf::Config inner(text.json, text.path);
   if (nested) check_foreign_fields(outer, *family, model_type);
   check_architectures(inner, *family, model_type);
   check_foreign_fields(inner, *family, model_type);

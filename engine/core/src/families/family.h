@@ -138,6 +138,8 @@ LayerDesign llama_design(const ModelShape& model);
 // One reader per family; `model` comes with name, family and source set.
 void read_bamba(Config& config, ModelShape& model);
 void read_bloom(Config& config, ModelShape& model);
+void read_chatglm(Config& config, ModelShape& model);
+void read_dbrx(Config& config, ModelShape& model);
 void read_deepseek_v2(Config& config, ModelShape& model);
 void read_deepseek_v3(Config& config, ModelShape& model);
 void read_deepseek_v32(Config& config, ModelShape& model);

@@ -1,4 +1,5 @@
-// GLM-4.5 and 4.6: experts with shared ones beside them, the first layers dense.
+// ChatGLM and GLM-4 as their own code has them, and GLM-4.5 and 4.6: experts with shared ones
+// beside them, the first layers dense.
 #include "family.h"
 
 namespace tessera::hf {
@@ -25,6 +26,32 @@ void read_glm4_moe(Config& config, ModelShape& model) {
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     add_layer(model, i < num_dense ? make_layer(dense) : sparse_layer);
   }
+}
+
+// ChatGLMConfig of THUDM's configuration_chatglm.py, version 2 on: a gated network, RMS norms
+// unless `rmsnorm` is false, biases by two keys, untied.
+void read_chatglm(Config& config, ModelShape& model) {
+  model.num_layers = config.size({"num_layers", "num_hidden_layers"}, kLayersRange);
+  model.hidden_size = config.size({"hidden_size"}, kSizeRange);
+  model.num_heads = config.size({"num_attention_heads"}, kHeadsRange);
+  model.num_kv_heads = config.flag("multi_query_attention", false)
+                           ? config.size({"multi_query_group_num"}, {1, model.num_heads}, 1)
+                           : model.num_heads;
+  check_kv_heads(config, model);
+  model.head_dim = config.size({"kv_channels"}, kHeadDimRange, 128);
+  model.ffn_size = config.size({"ffn_hidden_size"}, kSizeRange);
+  model.vocab_size = config.size({"padded_vocab_size", "vocab_size"}, kVocabRange);
+  model.max_context_tokens = config.size({"seq_length"}, kTokensRange, 2048);
+  set_embeddings(model, model.hidden_size, config.flag("tie_word_embeddings", false));
+  const std::int64_t norm = model.hidden_size * (config.flag("rmsnorm", true) ? 1 : 2);
+  if (config.flag("post_layer_norm", true)) model.final_other_parameters = norm;
+
+  LayerDesign design = llama_design(model);
+  design.norm_parameters = 2 * norm;
+  const bool biases = config.flag("add_bias_linear", false);
+  design.qkv_bias = biases || config.flag("add_qkv_bias", false);
+  design.output_bias = design.ffn_bias = biases;
+  add_layers(model, make_layer(design));
 }
 
 }  // namespace tessera::hf

@@ -97,6 +97,9 @@ void add_dense(Table& table) {
                                .qkv_bias = kAttentionBias,
                                .output_bias = kAttentionBias,
                                .qk_norm = QkNorm::head_width};
+  table["internlm"] = {.sizes = {.max_context_tokens = 2048},
+                       .qkv_bias = {.on = true, .key = "bias"},
+                       .output_bias = {.on = true, .key = "bias"}};
   table["internlm2"] = {.sizes = {.max_context_tokens = 2048},
                         .qkv_bias = {.key = "bias"},
                         .output_bias = {.key = "bias"}};
@@ -132,6 +135,7 @@ void add_dense(Table& table) {
                     .qk_norm = QkNorm::all_heads};
   table["olmo3"] = table["olmo2"];
   table["olmo3"].windows = {.key = "sliding_window", .tokens = 4096, .period = 4};
+  table["orion"] = {.sizes = {.max_context_tokens = 4096}, .norm_bias = kAlways};
   table["phi3"] = {.sizes = {.max_context_tokens = 4096}, .windows = kWindowWhereWritten};
   table["seed_oss"] = {.sizes = {.max_context_tokens = 524288, .num_kv_heads = 8, .head_dim = 128},
                        .qkv_bias = {.on = true, .key = "attention_bias"},
@@ -255,7 +259,9 @@ void add_experts(Table& table) {
                                    .num_shared = 2,
                                    .first_dense = "moe_layer_start_index",
                                    .num_dense = 1,
+                                   .last = "moe_layer_end_index",
                                    .step = "moe_layer_interval",
+                                   .step_ends = true,
                                    .router_bias = true};
   table["exaone_moe"] = {.sizes = {.max_context_tokens = 2048, .num_kv_heads = 32},
                          .qk_norm = QkNorm::head_width,
@@ -399,11 +405,15 @@ std::vector<bool> read_expert_layers(Config& config, const Experts& experts, Lay
           : config.size({experts.first_dense}, {0, kLayersRange.high}, experts.num_dense);
   const std::int64_t step =
       experts.step == nullptr ? 1 : config.size({experts.step}, kLayersRange, 1);
+  std::int64_t last =
+      experts.last == nullptr ? -1 : config.size({experts.last}, {-1, kLayersRange.high}, -1);
+  if (last < 0) last = model.num_layers;
   const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
+    const std::int64_t place = experts.step_ends ? i + 1 : i;
     sparse[at] =
-        kinds ? (*kinds)[at] == "sparse" : i >= num_dense && (i + 1 - num_dense) % step == 0;
+        kinds ? (*kinds)[at] == "sparse" : i >= num_dense && i <= last && place % step == 0;
   }
   return sparse;
 }

@@ -28,7 +28,9 @@ struct Experts {
   std::int64_t num_shared = 0;
   const char* first_dense = nullptr;  ///< so many layers are dense
   std::int64_t num_dense = 0;
+  const char* last = nullptr;  ///< the last layer that may have them; -1: of the model
   const char* step = nullptr;  ///< every so many-th layer has them
+  bool step_ends = false;      ///< the last of so many, else the first
   bool router_bias = false;    ///< a number per expert beside the router's matrix
 };
 
