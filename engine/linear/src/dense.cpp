@@ -1,5 +1,7 @@
 #include "tessera/kernels/dense.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -21,6 +23,7 @@ class DenseLinear final : public Linear {
   DenseLinear(const Stack& stack, Real type, int num_threads)
       : Linear(stack.rows(), stack.columns()),
         type_(type),
+        stored_as_(stored_as(stack)),
         data_(kernels::dense_weights_bytes(stack.rows(), stack.columns(), type)) {
     for_rows(num_threads, stack.rows(), [&](std::int64_t first, std::int64_t last) {
       thread_local std::vector<float> room;
@@ -47,7 +50,7 @@ class DenseLinear final : public Linear {
   }
 
   std::int64_t bytes() const override { return data_.size(); }
-  std::string describe() const override { return std::string(name_of(type_)); }
+  std::string describe() const override { return std::string(name_of(type_)) + stored_as_; }
 
   void dequantise(std::int64_t first, std::int64_t last, float* out) const override {
     constexpr std::int64_t kBlock = kernels::kRowsPerBlock;
@@ -66,6 +69,14 @@ class DenseLinear final : public Linear {
  private:
   kernels::DenseWeights weights() const {
     return {out_features(), in_features(), type_, data_.data()};
+  }
+
+  // Of what is not multiplied in the bits that it has in the file.
+  static std::string stored_as(const Stack& stack) {
+    for (const weights::LinearWeight& part : stack.parts()) {
+      if (part.scaled != weights::Scaled::no) return fmt::format(" of {}", name_of(part.scaled));
+    }
+    return "";
   }
 
   static void check_range(const Stack& stack, std::int64_t first, const kernels::Matrix& rows) {
@@ -91,6 +102,7 @@ class DenseLinear final : public Linear {
   }
 
   Real type_;
+  std::string stored_as_;
   Aligned data_;
 };
 

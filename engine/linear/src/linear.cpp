@@ -43,13 +43,15 @@ void check_codes(const LinearForm& form) {
   }
 }
 
-bool is_stored_as_codes(const Stack& stack) {
-  return std::any_of(stack.parts().begin(), stack.parts().end(),
-                     [](const weights::LinearWeight& part) { return part.codes; });
+bool has_codes(const Stack& stack) {
+  return std::ranges::any_of(stack.parts(), &weights::LinearWeight::codes);
 }
 
 void check_not_twice(const Stack& stack, const LinearForm& form) {
-  if (form.bitwidth == 16 || !is_stored_as_codes(stack)) return;
+  if (form.bitwidth == 16 ||
+      std::ranges::none_of(stack.parts(), &weights::LinearWeight::is_quantised)) {
+    return;
+  }
   refuse(
       ErrorCode::unsupported, stack.name(0),
       "it is quantised already, and quantising it to {} bits would round it twice; take bitwidth "
@@ -62,7 +64,7 @@ std::unique_ptr<Linear> make(const Stack& stack, const LinearForm& form,
   if (form.int8) return make_int8(stack, form, inputs, num_threads);
   if (form.bitwidth != 16) return make_codes(stack, form, inputs, num_threads);
   if (form.as_stored && !stack.parts().empty()) return make_stored(stack, form, num_threads);
-  if (is_stored_as_codes(stack)) return make_dense_of_codes(stack, form, num_threads);
+  if (has_codes(stack)) return make_dense_of_codes(stack, form, num_threads);
   return make_dense(stack, form, num_threads);
 }
 

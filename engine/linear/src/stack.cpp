@@ -126,7 +126,7 @@ kernels::Matrix Stack::view(std::int64_t first, std::int64_t last, std::vector<f
     const auto type = weights::real_of(part.tensor->dtype);
     const std::int64_t row = part.stored_row(from.row);
     const bool together = part.stored_row(from.row + count - 1) == row + count - 1;
-    if (type && together && !part.transposed && !part.codes) {
+    if (type && together && !part.transposed && !part.is_quantised()) {
       const std::int64_t skipped = (part.offset + row * whole_columns_) * kernels::size_of(*type);
       return {weights()->bytes(*part.tensor).data() + skipped, *type, count, whole_columns_,
               whole_columns_};

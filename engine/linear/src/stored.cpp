@@ -109,6 +109,8 @@ std::unique_ptr<Linear> make_of_codes(const Stack& stack, const LinearForm& form
   std::vector<quant::StoredCodes> found = read_all(stack, num_threads);
   for (const quant::StoredCodes& part : found) {
     if (!same(part, found.front())) return make_split(stack, form, num_threads);
+    // Groups whose columns lie apart are no groups of the kernels.
+    if (!part.codes.group_index.empty()) return make_dense_of_codes(stack, form, num_threads);
   }
   const bool int8 = found.front().int8_activations;
   std::vector<quant::Quantised> parts;

@@ -19,7 +19,9 @@ using weights::TensorInfo;
 // Buffers that old checkpoints carry along and nothing reads.
 bool means_nothing(const std::string& name) {
   for (const char* ending : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
-                             ".attention.bias", ".attention.masked_bias"}) {
+                             ".attention.bias", ".attention.masked_bias",
+                             // Scales of an 8-bit KV cache, which this one does not take.
+                             ".k_scale", ".v_scale"}) {
     if (name.ends_with(ending)) return true;
   }
   return false;
@@ -44,7 +46,7 @@ TensorReader::TensorReader(std::shared_ptr<const weights::Weights> weights,
       description_(description),
       share_(share),
       backend_(std::move(backend)),
-      linears_(weights::linears_of(*weights_, description.shape, weights::Readable::codes)),
+      linears_(weights::linears_of(*weights_, description.shape, weights::Readable::quantised)),
       used_(std::make_unique<Used>()) {}
 
 TensorReader::~TensorReader() = default;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <string>
@@ -8,7 +9,11 @@
 
 namespace tessera::lm {
 
-inline std::string stem_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+/// The module: of "q_proj.weight" and of what bitsandbytes writes beside it,
+/// "q_proj.weight.absmax", q_proj; of a stack of experts the stack, be it of blocks and scales.
+inline std::string stem_of(const std::string& name) {
+  return name.substr(0, std::min(name.rfind('.'), name.find(".weight.")));
+}
 
 struct TensorReader::Used {
   std::mutex mutex;

@@ -10,6 +10,7 @@
 #include "bounds.h"
 #include "names.h"
 #include "quantised.h"
+#include "scaled.h"
 #include "sizes.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -84,7 +85,7 @@ class Finder {
         return checked(*tensor, place, layer_index, linear, copy);
       }
       const auto part = quantised_part(weights_, name);
-      if (part && may_be_codes(*part->tensor)) {
+      if (part && is_readable(*part->tensor)) {
         return checked(*part->tensor, place, layer_index, linear, copy);
       }
     }
@@ -137,7 +138,7 @@ class Finder {
     std::vector<const TensorInfo*> pieces;
     for (const std::string& pattern : pieces_of(linear.name, weights_.is_gguf())) {
       const TensorInfo* piece = weights_.find(prefix_ + filled(pattern, layer_index, 0));
-      if (piece == nullptr || may_be_codes(*piece)) return {};
+      if (piece == nullptr || is_readable(*piece)) return {};
       pieces.push_back(piece);
     }
     return pieces;
@@ -159,15 +160,23 @@ class Finder {
   LinearWeight checked(const TensorInfo& tensor, const Place& place, std::int64_t layer_index,
                        const LinearShape& linear, std::int64_t copy) const {
     const bool codes = may_be_codes(tensor);
-    if (const auto part = quantised_part(weights_, tensor.name); part && !codes)
+    const Scaled scaled = codes ? Scaled::no : scaled_of(tensor);
+    const bool is_numbers = !codes && scaled == Scaled::no;
+    if (const auto part = quantised_part(weights_, tensor.name); part && is_numbers)
       refuse_quantised(weights_, *part);
     const Slice slice = slice_of(place, model_.layer(layer_index), linear);
+    const std::int64_t stacked = place.stacked ? linear.num_copies : 1;
     std::vector<std::int64_t> expected = {slice.stored_rows, linear.in_features};
-    if (place.transposed) std::swap(expected[0], expected[1]);
+    const bool transposed = place.transposed && is_numbers;
+    if (transposed) std::swap(expected[0], expected[1]);
     if (place.stacked) expected.insert(expected.begin(), linear.num_copies);
-    // How many words a row of codes has is for their reader to check.
-    if (codes && tensor.dtype == DType::i32 && tensor.shape.size() == 2)
+    if (scaled != Scaled::no)
+      expected = scaled_shape(tensor, scaled, slice.stored_rows, linear.in_features, stacked);
+    // How codes lie in words is for their reader to check.
+    if (codes && tensor.dtype == DType::i32 && tensor.shape.size() == 2) {
       expected[1] = tensor.shape[1];
+      if (tensor.name.ends_with(".qweight")) expected[0] = tensor.shape[0];
+    }
     if (tensor.shape != expected) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: tensor {} has the shape {}, and {} of {} needs {}",
@@ -187,15 +196,26 @@ class Finder {
             .stored_rows = slice.stored_rows,
             .block_rows = slice.block_rows,
             .block_stride = slice.block_stride,
-            .transposed = place.transposed,
-            .codes = codes};
+            .transposed = transposed,
+            .codes = codes,
+            .scaled = scaled,
+            .num_stacked = stacked};
   }
 
-  // The two layouts of compressed-tensors that quant::read_codes knows.
+  // Of the layouts that quant::read_codes knows.
   bool may_be_codes(const TensorInfo& tensor) const {
     if (readable_ == Readable::numbers) return false;
-    if (tensor.name.ends_with(".weight_packed")) return tensor.dtype == DType::i32;
+    if (tensor.name.ends_with(".weight_packed") || tensor.name.ends_with(".qweight"))
+      return tensor.dtype == DType::i32;
     return tensor.dtype == DType::i8 && quantised_part(weights_, tensor.name);
+  }
+
+  Scaled scaled_of(const TensorInfo& tensor) const {
+    return readable_ == Readable::numbers ? Scaled::no : scaled_kind(weights_, tensor);
+  }
+
+  bool is_readable(const TensorInfo& tensor) const {
+    return may_be_codes(tensor) || scaled_of(tensor) != Scaled::no;
   }
 
   [[noreturn]] void missing(const std::vector<Place>& places, std::int64_t layer_index,
@@ -294,7 +314,11 @@ void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, st
         std::min(linear.block_rows - row % linear.block_rows, first + num_rows - row);
     const auto part = out.subspan(static_cast<std::size_t>((row - first) * columns),
                                   static_cast<std::size_t>(rows * columns));
-    read_f32(weights, *linear.tensor, linear.offset + linear.stored_row(row) * columns, part);
+    const std::int64_t stored = linear.stored_row(row);
+    if (linear.scaled == Scaled::no)
+      read_f32(weights, *linear.tensor, linear.offset + stored * columns, part);
+    else
+      read_scaled_rows(weights, linear, stored, rows, part);
     row += rows;
   }
 }
@@ -307,13 +331,13 @@ std::string describe(const LinearWeight& linear) {
 
 std::vector<std::int32_t> stored_bitwidths(const Weights& weights, const ModelShape& model) {
   std::vector<double> bits(static_cast<std::size_t>(model.num_layers)), parameters(bits.size());
-  for (const LinearWeight& linear : linears_of(weights, model, Readable::codes)) {
+  for (const LinearWeight& linear : linears_of(weights, model, Readable::quantised)) {
     // Of a tensor of codes its shape is of words, of one that several share the bits are all the
     // same.
     const TensorInfo& tensor = *linear.tensor;
-    const double numbers = linear.codes
-                               ? static_cast<double>(linear.stored_rows * linear.in_features)
-                               : static_cast<double>(tensor.num_elements());
+    const std::int64_t stored = linear.stored_rows * linear.in_features * linear.num_stacked;
+    const auto numbers =
+        static_cast<double>(linear.is_quantised() ? stored : tensor.num_elements());
     const auto layer = static_cast<std::size_t>(linear.layer_index);
     const auto own = static_cast<double>(linear.parameters());
     bits[layer] += own * 8 * static_cast<double>(tensor.size_bytes) / numbers;

@@ -82,13 +82,16 @@ Names granite_moe_names() {
   return names;
 }
 
-// Stacks of matrices [in_features, out_features], columns of gate and up by turns.
+// Stacks of matrices [in_features, out_features], columns of gate and up by turns; as MXFP4 with
+// rows of these.
 Names gpt_oss_names() {
   Names names = usual_names();
   const std::string experts = "layers.{}.mlp.experts.";
   for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
-    names[linear] = {{experts + "gate_up_proj", Fused::gate_up_by_turns, true, true}};
-  names["experts.down_proj"] = {{experts + "down_proj", Fused::no, true, true}};
+    names[linear] = {{experts + "gate_up_proj", Fused::gate_up_by_turns, true, true},
+                     {experts + "gate_up_proj_blocks", Fused::gate_up_by_turns, false, true}};
+  names["experts.down_proj"] = {{experts + "down_proj", Fused::no, true, true},
+                                {experts + "down_proj_blocks", Fused::no, false, true}};
   return names;
 }
 

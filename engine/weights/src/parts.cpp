@@ -182,12 +182,14 @@ std::optional<PartTensors> find_part(const Weights& weights, const ModelShape& m
 }
 
 const TensorInfo* bias_of(const Weights& weights, const LinearWeight& linear) {
-  constexpr std::string_view kWeight = ".weight", kPacked = ".weight_packed";
+  constexpr std::string_view kWeight = ".weight", kPacked = ".weight_packed", kWords = ".qweight",
+                             kBlocks = "_blocks";
   std::string name = linear.tensor->name;
-  for (const std::string_view ending : {kPacked, kWeight}) {
+  for (const std::string_view ending : {kPacked, kWords, kWeight}) {
     if (name.ends_with(ending))
       return weights.find(name.substr(0, name.size() - ending.size()) + ".bias");
   }
+  if (name.ends_with(kBlocks)) name.resize(name.size() - kBlocks.size());
   return weights.find(name + "_bias");  // of a stack of experts
 }
 

@@ -43,7 +43,7 @@ class CheckpointLinearTest : public test::FolderTest {
   }
 
   static std::vector<weights::LinearWeight> linears(const weights::Weights& file) {
-    return weights::linears_of(file, weights::model_of(file), Readable::codes);
+    return weights::linears_of(file, weights::model_of(file), Readable::quantised);
   }
 
   // What quantise() makes of the same matrix of the original.
@@ -233,7 +233,7 @@ TEST_F(CheckpointLinearTest, AreNotReadAsNumbersNorQuantisedTwice) {
     });
   }
   const auto plain = weights::Weights::open(path("tiny"));
-  const auto numbers = weights::linears_of(*plain, weights::model_of(*plain), Readable::codes);
+  const auto numbers = weights::linears_of(*plain, weights::model_of(*plain), Readable::quantised);
   EXPECT_FALSE(numbers.front().codes);
   expect_error(ErrorCode::invalid_argument, {"stored as numbers"},
                [&] { quant::read_codes(*plain, numbers.front()); });

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "layout.h"
+#include "other_codes.h"
 #include "stored_config.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
@@ -245,6 +246,9 @@ StoredCodes read_codes(const weights::Weights& weights, const weights::LinearWei
     refuse(quote(linear.tensor->name, 100), "{} is stored as numbers, not as codes",
            weights::describe(linear));
   }
+  const std::string& name = linear.tensor->name;
+  if (name.ends_with(".qweight")) return read_word_codes(weights, linear, num_threads);
+  if (weights.find(module_of(name) + ".SCB") != nullptr) return read_row_codes(weights, linear);
   return CodesReader(weights, linear, num_threads).read();
 }
 

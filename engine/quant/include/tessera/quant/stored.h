@@ -13,9 +13,11 @@ struct StoredCodes {
 
 /// Reads what `quantise_checkpoint` and llm-compressor write in the layout of compressed-tensors:
 /// `pack-quantized` (3, 4 or 8 bits, 16-bit activations) and `int-quantized` (W8A8, activations per
-/// token at run time), with quantization_config in config.json. Of a fused matrix the rows of this
-/// linear. A symmetric scheme may use code 0, which our own quantisers leave out.
-/// @param linear with `codes`, of linears_of(..., Readable::codes)
+/// token at run time), with quantization_config in config.json; GPTQ of 3, 4 or 8 bits
+/// (`group_index` where desc_act has put columns into groups out of their order), AWQ of 4, and
+/// bitsandbytes of 8 (W8A8). Of a fused matrix the rows of this linear. A symmetric scheme may use
+/// code 0, which our own quantisers leave out.
+/// @param linear with `codes`, of linears_of(..., Readable::quantised)
 /// @throws Error{unsupported} naming what is in the checkpoint and not understood: other methods
 /// and formats, types that are no integers, g_idx, activations with stored scales;
 /// Error{not_found, invalid_argument} for a tensor that is missing, or whose type, shape or numbers

@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/enum_names.h"
 #include "tessera/core/model_shape.h"
 #include "tessera/weights/weights.h"
 
 namespace tessera::weights {
+
+/// Numbers of 4 or 8 bits that count only times scales beside them: FP8 with a scale for a tensor,
+/// a row or a block; E2M1 in blocks of 16 (NVFP4) and 32 (MXFP4); bitsandbytes' NF4 and FP4.
+enum class Scaled { no, fp8, nvfp4, mxfp4, bitsandbytes };
 
 /// Where one weight matrix [num_rows output features, in_features] of a decoder layer is stored: a
 /// tensor, some rows of a fused one (query, key and value; gate and up), or one expert of a stack.
@@ -35,10 +40,14 @@ struct LinearWeight {
   std::int64_t block_rows = 0;
   std::int64_t block_stride = 0;
   bool transposed = false;
-  /// Stored as codes of compressed-tensors: `tensor` is weight_packed, or the int8 weight; read by
-  /// quant::read_codes (quant/stored.h), not as numbers.
+  /// Stored as integers with scales and zero points: `tensor` is weight_packed of
+  /// compressed-tensors, qweight of GPTQ and AWQ, or an int8 weight; read by quant::read_codes
+  /// (quant/stored.h), not as numbers.
   bool codes = false;
+  Scaled scaled = Scaled::no;    ///< read as numbers, times their scales
+  std::int64_t num_stacked = 1;  ///< experts in the tensor
 
+  bool is_quantised() const { return codes || scaled != Scaled::no; }
   std::int64_t parameters() const { return num_rows * in_features; }
   std::int64_t stored_row(std::int64_t row) const {
     return first_row + row / block_rows * block_stride + row % block_rows;
@@ -47,15 +56,15 @@ struct LinearWeight {
   bool is_contiguous() const { return !transposed && block_rows == num_rows; }
 };
 
-/// What a caller can read: numbers alone, or codes of compressed-tensors too.
-enum class Readable { numbers, codes };
+/// What a caller can read: checkpoints of numbers alone, or what is quantised already too.
+enum class Readable { numbers, quantised };
 
 /// Every matrix of every decoder layer, by layer, in the order of LayerShape::linears, experts in
 /// order; each checked against the model's shape, as are the token embedding and the LM head.
 /// @throws Error{not_found} for a missing tensor, Error{invalid_argument} for a misshapen one (the
 /// message names tensor, expected and found shape, and file) or more layers than the model has,
-/// Error{unsupported} for a checkpoint that is quantised already, but for codes of
-/// compressed-tensors where these can be read
+/// Error{unsupported} for a checkpoint that is quantised already, but in a way that is known to a
+/// caller who reads these
 std::vector<LinearWeight> linears_of(const Weights& weights, const ModelShape& model,
                                      Readable readable = Readable::numbers);
 
@@ -80,3 +89,12 @@ void read_linear_rows_f32(const Weights& weights, const LinearWeight& linear, st
 std::string describe(const LinearWeight& linear);
 
 }  // namespace tessera::weights
+
+template <>
+inline constexpr auto tessera::kEnumNames<tessera::weights::Scaled> =
+    tessera::enum_names<tessera::weights::Scaled>({{tessera::weights::Scaled::no, "numbers"},
+                                                   {tessera::weights::Scaled::fp8, "fp8"},
+                                                   {tessera::weights::Scaled::nvfp4, "nvfp4"},
+                                                   {tessera::weights::Scaled::mxfp4, "mxfp4"},
+                                                   {tessera::weights::Scaled::bitsandbytes,
+                                                    "4 bits of bitsandbytes"}});
