@@ -385,4 +385,5 @@ def main(folder, wikitext_path, *smollm2_paths):
         smollm2(folder, path, wikitext)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -34,10 +34,38 @@ constexpr const char* kTekken =
 constexpr const char* kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
+// Kana and the Han of old, which DeepSeek cuts from what is around them.
+constexpr const char* kDeepseekHan = "[一-龥぀-ゟ゠-ヿ]+";
+constexpr const char* kDeepseekV3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kBailing =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr const char* kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// As kGpt4o, with Han apart from other letters.
+constexpr const char* kKimi =
+    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // How the vocabularies that llama.cpp tells apart cut their text. Source: the tokenizer.json of
 // their models, and for `default_` llama.cpp, llama-vocab.cpp.
-enum class Cut { gpt2, digits, llama3, qwen2, qwen35, falcon, bloom, tekken, gpt4o, default_ };
+enum class Cut {
+  gpt2,
+  digits,
+  llama3,
+  qwen2,
+  qwen35,
+  falcon,
+  bloom,
+  viking,
+  tekken,
+  gpt4o,
+  deepseek_coder,
+  deepseek_v3,
+  bailing,
+  seed_coder,
+  kimi,
+  default_
+};
 
 struct Pre {
   Cut cut;
@@ -68,9 +96,15 @@ const std::vector<Pre>& known_pres() {
        {"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "solar-open"}},
       {Cut::qwen35, false, false, {"qwen35"}},
       {Cut::falcon, false, false, {"falcon"}},
-      {Cut::bloom, false, false, {"bloom", "gpt3-finnish"}},
+      {Cut::bloom, false, false, {"bloom", "gpt3-finnish", "poro-chat"}},
+      {Cut::viking, false, false, {"viking"}},
       {Cut::tekken, true, true, {"tekken"}},
       {Cut::gpt4o, false, false, {"gpt-4o", "llama4", "kanana2", "minimax-m2"}},
+      {Cut::deepseek_coder, false, false, {"deepseek-coder"}},
+      {Cut::deepseek_v3, false, false, {"deepseek-v3", "hunyuan-dense"}},
+      {Cut::bailing, false, false, {"bailingmoe", "bailingmoe2", "llada-moe"}},
+      {Cut::seed_coder, false, false, {"seed-coder"}},
+      {Cut::kimi, false, false, {"kimi-k2"}},
       {Cut::default_, false, false, {"default"}}};
   return all;
 }
@@ -225,11 +259,36 @@ class Reader {
       case Cut::bloom:
         add_split(kBloom);
         break;
+      case Cut::viking:
+        add_split(kBloom);
+        add_class(is_numeric, Behavior::isolated);
+        break;
       case Cut::tekken:
         add_split(kTekken);
         break;
       case Cut::gpt4o:
         add_split(kGpt4o);
+        break;
+      case Cut::deepseek_coder:
+        add_split(R"([\r\n])");
+        add_split(R"(\s?\p{L}+)");
+        add_split(R"(\s?\p{P}+)");
+        add_split("[一-龥ࠀ-一가-퟿]+");
+        add_class(is_numeric, Behavior::isolated);
+        break;
+      case Cut::deepseek_v3:
+        add_split(R"(\p{N}{1,3})");
+        add_split(kDeepseekHan);
+        add_split(kDeepseekV3);
+        break;
+      case Cut::bailing:
+        add_split(kBailing);
+        break;
+      case Cut::seed_coder:
+        add_split(kSeedCoder);
+        break;
+      case Cut::kimi:
+        add_split(kKimi);
         break;
       case Cut::default_:
         add_split(R"([\p{P}\$\+<=>\^~\|]+)");

@@ -115,6 +115,24 @@ TEST_P(OfGguf, CutsAsTokenizerJsonDoes) {
   EXPECT_EQ(tokenizer->eos_token_id(), 2);
 }
 
+// Ways to cut that no tokenizer.json beside them has, by tests/reference/make_gguf_cuts.py.
+class CutOfGguf : public testing::TestWithParam<std::string> {};
+
+TEST_P(CutOfGguf, IsThatOfItsModels) {
+  const std::string folder = "cut_" + GetParam();
+  const auto tokenizer = Tokenizer::load(test::fixture(folder + "/vocabulary.gguf"));
+  expect_answers(*tokenizer, folder);
+  const Json more = read_json_file(test::fixture(folder + "/answers.json"))["more"];
+  ASSERT_EQ(more.size(), 5u);
+  for (const auto& [text, ids] : more.items())
+    expect_same(tokenizer->encode(text), ids.get<Ids>(), *tokenizer, text);
+}
+
+INSTANTIATE_TEST_SUITE_P(Name, CutOfGguf,
+                         testing::Values("deepseek_v3", "deepseek_coder", "bailingmoe",
+                                         "seed_coder", "kimi_k2", "viking"),
+                         [](const auto& name) { return name.param; });
+
 // In a piece with its letter, where Qwen 2 would cut before it.
 TEST(Qwen35, KeepsAMarkWithItsLetter) {
   for (const std::string file : {"qwen35", "qwen35/vocabulary.gguf"})
