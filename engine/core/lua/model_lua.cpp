@@ -4,6 +4,7 @@
 
 #include "core_lua.h"
 #include "tessera/core/error.h"
+#include "tessera/core/hub_link.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_id.h"
 #include "tessera/core/stored_format.h"
@@ -23,7 +24,8 @@ const OptionTable& model_options() {
        ".safetensors file), a shipped name (\"opt-30b\"), the Hugging Face id of one that ships, "
        "or "
        "any usual spelling of it with -Instruct, -AWQ, ollama's tag and the like, which is kept as "
-       "checkpoint; or sizes. A path that exists wins over a name.",
+       "checkpoint; an id or an address of the hub (https://huggingface.co/...) whose files are in "
+       "its cache; or sizes. A path that exists wins over a name.",
        "tessera.Model",
        {{.name = "config",
          .type = OptionType::text,
@@ -146,9 +148,29 @@ bool is_path_of_model(const std::string& name, bool has_slash) {
          quote(name), problem);
 }
 
-/// A path wins over a name: "dir", "x/config.json", "x.gguf"; then names and Hugging Face ids.
+ModelShape model_named(const std::string& name, const core_lua::Environment& environment,
+                       const std::string& where);
+
+/// Of an address of the hub: what its cache has of it, else the shape of its id.
+ModelShape model_of_link(const HubLink& link, const core_lua::Environment& environment,
+                         const std::string& where) {
+  if (const std::string path = in_hub_cache(link); !path.empty())
+    return model_at(path, environment);
+  if (link.file.empty() && !find_model(link.id, environment.folders).file.empty())
+    return model_named(link.id, environment, where);
+  refuse(
+      ErrorCode::not_found, where,
+      "{} is not in the hub's cache, {}, and nothing is downloaded here; fetch it by hf download "
+      "{} {}",
+      quote(link.id + (link.file.empty() ? "" : "/" + link.file)), quote(hub_cache(), 300), link.id,
+      link.file.empty() ? "config.json" : link.file);
+}
+
+/// A path wins over a name: "dir", "x/config.json", "x.gguf"; then names and Hugging Face ids, and
+/// what the hub's cache has of these.
 ModelShape model_named(const std::string& name, const core_lua::Environment& environment,
                        const std::string& where) {
+  if (const auto link = hub_link(name)) return model_of_link(*link, environment, where);
   const DataFolders& folders = environment.folders;
   const bool has_slash = name.find('/') != std::string::npos;
   const bool is_path = is_path_of_model(name, has_slash);
@@ -160,7 +182,11 @@ ModelShape model_named(const std::string& name, const core_lua::Environment& env
     refuse(ErrorCode::not_found, quote(name), "no such file or folder; {} plans without it",
            quote(std::filesystem::path(name).stem().string()));
   }
-  if (found.file.empty()) refuse_model(name, found, folders, where);
+  if (found.file.empty()) {
+    if (const std::string path = in_hub_cache({.id = name}); !path.empty())
+      return model_at(path, environment);
+    refuse_model(name, found, folders, where);
+  }
   ModelShape model = model_from_json(read_json_file(found.file), found.file);
   if (!found.is_name) {
     model.checkpoint = name;
