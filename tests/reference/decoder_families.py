@@ -329,6 +329,105 @@ FAMILIES = {
         [{"position_embedding_type": "nope"}], "bfloat16"),
 }
 
+
+
+def latent(config_class, **more):
+    """Latent attention and experts; the first layer dense."""
+    common = {"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 24,
+              "kv_lora_rank": 16, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 8,
+              "moe_intermediate_size": 16, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 2,
+              "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "rope_theta": None,
+              "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+    return llama_like(config_class, **(common | more))
+
+
+def gemma4_ropes():
+    return {"rope_theta": None, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1000.0}}}
+
+
+def newer_families():
+    yarn = YARN | {"rope_theta": 100.0, "mscale": 1.0, "mscale_all_dim": 0.8}
+    mamba2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_d_ssm": 64}
+    rope = {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+    return {
+        "deepseek_v3": Family(
+            latent(hf.DeepseekV3Config, n_group=4, topk_group=2, norm_topk_prob=True, rope_parameters=yarn),
+            "latent attention, yarn with mscale, experts by groups; BF16 file",
+            [{"topk_group": 4}, {"norm_topk_prob": False}, {"rope_interleave": False},
+             {"rope_parameters": yarn | {"mscale_all_dim": 0.4}}], "bfloat16"),
+        "deepseek_v2": Family(
+            latent(hf.DeepseekV2Config, q_lora_rank=None, topk_method="group_limited_greedy", n_group=4, topk_group=2,
+                   num_experts_per_tok=3),
+            "latent attention whose queries have none, experts by the best of a group, no renormalisation; BF16 file",
+            [{"topk_method": "greedy"}, {"routed_scaling_factor": 1.0}], "bfloat16"),
+        "glm4_moe_lite": Family(
+            latent(hf.Glm4MoeLiteConfig, attention_bias=True, n_group=1, topk_group=1,
+                   mlp_layer_types=["dense", "sparse", "sparse"]),
+            "as GLM-4.7 Flash: latent attention with biases; BF16 file", [{"num_experts_per_tok": 1}], "bfloat16"),
+        "lfm2": Family(
+            llama_like(hf.Lfm2Config, num_hidden_layers=3, norm_eps=1e-3, conv_L_cache=3, conv_bias=True,
+                       block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention", "conv"], **rope),
+            "gated convolutions with biases in two layers of three, norms of q and k, tied; BF16 file",
+            [{"norm_eps": 1e-1}], "bfloat16"),
+        "lfm2_moe": Family(
+            llama_like(hf.Lfm2MoeConfig, num_hidden_layers=3, conv_L_cache=4, moe_intermediate_size=16, num_experts=4,
+                       num_experts_per_tok=2, num_dense_layers=1, routed_scaling_factor=1.5,
+                       layer_types=["conv", "full_attention", "conv"], **rope),
+            "as lfm2 with experts chosen by sigmoid and correction; BF16 file",
+            [{"norm_topk_prob": False}, {"routed_scaling_factor": 1.0}], "bfloat16"),
+        "nemotron_h": Family(
+            llama_like(hf.NemotronHConfig, num_hidden_layers=4, head_dim=16, mamba_num_heads=8, mamba_head_dim=8,
+                       n_groups=2, ssm_state_size=8, time_step_min=0.0, rope_theta=None, mlp_bias=True,
+                       layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"]),
+            "blocks of one mixer each: Mamba 2 normed by groups, networks of squared ReLU, no positions; BF16 file",
+            [{"mlp_hidden_act": "relu"}, {"layer_norm_epsilon": 1e-1}], "bfloat16"),
+        "nemotron_h_moe": Family(
+            llama_like(hf.NemotronHConfig, num_hidden_layers=4, head_dim=16, mamba_num_heads=8, mamba_head_dim=8,
+                       n_groups=2, ssm_state_size=8, time_step_min=0.0, rope_theta=None, n_routed_experts=8,
+                       num_experts_per_tok=2, n_group=4, topk_group=2, moe_intermediate_size=16, moe_latent_size=16,
+                       moe_shared_expert_intermediate_size=24, routed_scaling_factor=1.5,
+                       layers_block_type=["linear_attention", "moe", "full_attention", "moe"]),
+            "as Nemotron 3: experts without gates in a space of their own, by groups, a shared one; BF16 file",
+            [{"topk_group": 4}, {"norm_topk_prob": False}], "bfloat16"),
+        "falcon_h1": Family(
+            llama_like(hf.FalconH1Config, head_dim=16, attention_in_multiplier=1.5, attention_out_multiplier=0.8,
+                       key_multiplier=0.7, ssm_in_multiplier=1.2, ssm_out_multiplier=0.6, mlp_multipliers=[0.9, 1.3],
+                       ssm_multipliers=[0.8, 1.1, 0.9, 1.2, 0.7], embedding_multiplier=2.0, lm_head_multiplier=0.5,
+                       **mamba2, **rope),
+            "attention and Mamba 2 side by side without a norm, multipliers everywhere; BF16 file",
+            [{"attention_in_multiplier": 1.0}, {"key_multiplier": 1.0}, {"ssm_multipliers": [1.0] * 5},
+             {"mlp_multipliers": [1.0, 1.0]}, {"lm_head_multiplier": 1.0}], "bfloat16"),
+        "falcon_h1_norm": Family(
+            llama_like(hf.FalconH1Config, head_dim=16, mamba_rms_norm=True, mamba_norm_before_gate=True,
+                       projectors_bias=True, mamba_proj_bias=True, **mamba2, **rope),
+            "as falcon_h1, a norm by groups before the gate; BF16 file", [{"mamba_norm_before_gate": False}], "bfloat16"),
+        "gemma4": Family(
+            llama_like(hf.Gemma4TextConfig, num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=6,
+                       hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2,
+                       use_double_wide_mlp=True, final_logit_softcapping=3.0, tie_word_embeddings=True,
+                       layer_types=["sliding_attention", "full_attention"] * 2, **gemma4_ropes()),
+            "inputs of layers by token, layers that attend to keys of others, heads of two widths, ropes of a part of "
+            "the pairs, norms of values; BF16 file",
+            [{"final_logit_softcapping": None}, {"sliding_window": 64}], "bfloat16"),
+        "gemma4_moe": Family(
+            llama_like(hf.Gemma4TextConfig, num_hidden_layers=3, head_dim=8, global_head_dim=16, sliding_window=6,
+                       hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
+                       enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16,
+                       tie_word_embeddings=True,
+                       layer_types=["sliding_attention", "full_attention", "full_attention"], **gemma4_ropes()),
+            "as Gemma 4 26B-A4B: experts beside the network, keys that are values; BF16 file",
+            [{"top_k_experts": 1}], "bfloat16"),
+        "jamba": Family(
+            llama_like(hf.JambaConfig, num_hidden_layers=4, mamba_d_state=8, mamba_dt_rank=8, attn_layer_period=4,
+                       attn_layer_offset=2, expert_layer_period=2, expert_layer_offset=1, num_experts=4,
+                       num_experts_per_tok=2, rope_theta=None),
+            "Mamba in three layers of four, experts without renormalisation in every second; BF16 file",
+            [{"num_experts_per_tok": 1}, {"rms_norm_eps": 1e-1}], "bfloat16"),
+    }
+
+
 # Of transformers 5, by which these alone are made.
 NEWER = hasattr(hf, "Qwen3_5TextConfig")
 if NEWER:
@@ -340,4 +439,4 @@ if NEWER:
         [], "bfloat16"), "qwen3_5_moe": Family(
         llama_like(hf.Qwen3_5MoeTextConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                    shared_expert_intermediate_size=16, **hybrid),
-        "the same with experts; BF16 file", [{"num_experts_per_tok": 1}], "bfloat16")}
+        "the same with experts; BF16 file", [{"num_experts_per_tok": 1}], "bfloat16")} | newer_families()

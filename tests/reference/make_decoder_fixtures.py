@@ -69,7 +69,8 @@ def new_model(config, state=None):
 
 def randomise(model, dtype, generator):
     """Norm weights away from 1, biases away from 0, matrices of a scale at which attention is far from uniform."""
-    gemma = model.config.model_type.startswith("gemma")  # norms whose weights are kept less 1
+    # Norms whose weights are kept less 1.
+    gemma = model.config.model_type.startswith("gemma") and model.config.model_type != "gemma4_text"
     next_norm = "Qwen3NextRMSNorm"
     with torch.no_grad():
         for module in model.modules():
@@ -84,8 +85,10 @@ def randomise(model, dtype, generator):
                     value = 0.2 * noise
                 parameter.copy_(value.to(dtype).float())
             for key, buffer in module.named_buffers(recurse=False):
-                if key == "e_score_correction_bias":  # kept in the file, in float32
+                if key in ("e_score_correction_bias", "expert_bias"):  # kept in the file, in float32
                     buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
+                if key == "layer_scalar":
+                    buffer.copy_((1 + 0.3 * torch.randn(buffer.shape, generator=generator)).to(dtype).float())
     model.tie_weights()
 
 
@@ -130,14 +133,29 @@ def ranking_of(module, given, found):
     if torch.is_tensor(found):
         return found
     scores = torch.nn.functional.linear(given[0].flatten(0, -2), module.weight, getattr(module, "bias", None))
-    correction = getattr(module, "e_score_correction_bias", None)
-    return scores if correction is None else scores.sigmoid() + correction
+    correction = getattr(module, "e_score_correction_bias", given[1] if len(given) > 1 else None)
+    if correction is not None:
+        scores = scores.sigmoid() + correction
+    groups = getattr(module, "num_group", None) or 1
+    if groups == 1 or getattr(module, "topk_method", "") == "greedy":
+        return scores
+    grouped = scores.unflatten(-1, (groups, -1))
+    of_group = grouped.amax(-1) if correction is None else grouped.topk(2).values.sum(-1)
+    ranked = of_group.sort(-1, descending=True).values
+    margin = (ranked[:, module.topk_group - 1] - ranked[:, module.topk_group]).min().item()
+    if not margin > LEAST_MARGIN:
+        fail(f"a group of experts is chosen by a margin of {margin:.2g}; take another seed")
+    chosen = of_group >= ranked[:, module.topk_group - 1:module.topk_group]
+    return grouped.masked_fill(~chosen[..., None], float("-inf")).flatten(-2)
 
 
 def check_routers(name, model, prompts):
     config = model.config
     experts, chosen = (next((getattr(config, key) for key in keys if hasattr(config, key)), None) for keys in [
-        ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"], ["num_experts_per_tok", "moe_k"]])
+        ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"],
+        ["num_experts_per_tok", "moe_k", "top_k_experts"]])
+    if "moe" not in getattr(config, "layers_block_type", ["moe"]):  # a class that has them, none of whose layers does
+        experts = None
 
     def check(module, given, found):
         scores = ranking_of(module, given, found)
@@ -147,7 +165,7 @@ def check_routers(name, model, prompts):
             fail(f"{name}: an expert is chosen by a margin of {margin:.2g}; take another seed")
 
     handles = [module.register_forward_hook(check) for key, module in model.named_modules()
-               if experts and key.endswith((".gate", ".router", ".router.layer"))
+               if experts and key.endswith((".gate", ".router", ".router.layer", ".router.proj"))
                and getattr(module, "weight", torch.empty(0)).shape[:1] == (experts,)]
     if experts and not handles:
         fail(f"{name}: no router of {experts} experts is found")
