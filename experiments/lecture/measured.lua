@@ -3,19 +3,28 @@
 -- else the small one that ships.
 --
 -- Both run the same requests by the same scheduler; only the times of steps differ. The simulator's are fitted
--- (parts/step_fit.lua) to a run of other requests on the same engine, just before: no point of what is judged is in
--- them. Loads are those of `summary`: below, near and above (0.5, 0.9, 1.5 times) the rate at which the engine without
--- the technique completes requests that come all at once.
+-- (parts/step_fit.lua) to runs of other requests on the same engine, just before and just after: no point of what is
+-- judged is in them. The engines with and without the technique take turns, round after round, so that a machine whose
+-- speed drifts is as fast for what is predicted from as for what is predicted; a cell is the median of its rounds.
+-- Loads are those of `summary`: below, near and above (0.5, 0.9, 1.5 times) the rate at which the engine without the
+-- technique completes requests that come all at once.
+--
+--   tessera run experiments/lecture/measured.lua --jobs 1     one cell at a time: two would share the cores
+--
+-- A static batch shrinks as its requests end: a CPU computes no padding.
 --
 -- A CPU is another roofline: a step of eight tokens takes half as long again as one of one, not the same, so that
 -- batching gains less, drafts cost more, and a chunk of a prompt delays decodes by its whole length.
 -- P/D is not here: two engines would share the cores of one.
 local model_on_disk = require "lib.model_on_disk"
 local step_fit = require "lecture.parts.step_fit"
+local median = require "tessera.median"
+local shallow_copy = require "tessera.shallow_copy"
 local ts = require "tessera"
 
 local load_of = { below = 0.5, near = 0.9, above = 1.5 }
-local requests = { prompt_tokens = 48, output_tokens = 24, num_requests = 32 }
+local requests = { prompt_tokens = 48, output_tokens = 24, num_requests = 16 }
+local num_rounds, num_profile_requests = 5, 12
 
 local function traffic(changes)
   local all = {}
@@ -38,7 +47,7 @@ end
 
 -- without, with: changes of the engine; bits of the weights; what requests are like.
 local techniques = {
-  continuous_batching = { without = { scheduler = "static" },
+  continuous_batching = { without = { scheduler = "static", static_slots = "shrink" },
     requests = { output_tokens = { distribution = "uniform", min = 4, max = 44 } } },
   paged_attention = { without = { kv_allocation = "maximum", kv_blocks = 48 }, with = { kv_blocks = 48 } },
   prefix_caching = { with = { enable_prefix_caching = true },
@@ -73,24 +82,36 @@ local function metrics(served)
   return { ttft_s = served.ttft_s.mean, tpot_s = served.tpot_s.mean, throughput_tok_s = served.throughput_tok_s }
 end
 
--- One engine at one load: measured, and its twin.
-local function pair(changes, bits, kind, rate, seed)
-  local cost = step_fit.of(measure(changes, bits, traffic { rate_per_s = rate, seed = seed + 1000, num_requests = 24 }))
-  local options = { rate_per_s = rate, seed = seed }
-  for name, value in pairs(kind) do options[name] = value end
-  local sent = traffic(options)
-  local served = measure(changes, bits, sent)
-  local twin = deployment(changes, cost)
-  if changes and changes.speculative then
-    local drafts = {}
-    for name, value in pairs(changes.speculative) do drafts[name] = value end
-    drafts.acceptance = served.acceptance_ratio or 0
-    local all = {}
-    for name, value in pairs(changes) do all[name] = value end
-    all.speculative = drafts
-    twin = deployment(all, cost)
+-- The engine of a run with step times, and what its drafts turned out to be worth.
+local function twin_of(changes, cost, served)
+  if not (changes and changes.speculative) then return deployment(changes, cost) end
+  local all = shallow_copy(changes)
+  all.speculative = shallow_copy(changes.speculative)
+  all.speculative.acceptance = served.acceptance_ratio or 0
+  return deployment(all, cost)
+end
+
+-- Kinds of engines, { changes, bits }, at one load, in turns: of each and each round what was measured, and its twin's.
+local function rounds_of(kinds, asked, rate)
+  local function profile(kind, round)
+    return measure(kind.changes, kind.bits, traffic { rate_per_s = rate, seed = 1000 + round,
+      num_requests = num_profile_requests })
   end
-  return metrics(served), metrics(ts.serve(twin, sent)), ts.replay(served)
+  local runs = {}
+  for i, kind in ipairs(kinds) do runs[i] = { last = profile(kind, 0), identical = true } end
+  for round = 1, num_rounds do
+    local options = shallow_copy(asked)
+    options.rate_per_s, options.seed = rate, 10 + round
+    for i, kind in ipairs(kinds) do
+      local all, sent = runs[i], traffic(options)
+      local served = measure(kind.changes, kind.bits, sent)
+      local after = profile(kind, round)
+      local twin = twin_of(kind.changes, step_fit.of { all.last, after }, served)
+      all[round] = { measured = metrics(served), simulated = metrics(ts.serve(twin, sent)) }
+      all.last, all.identical = after, all.identical and ts.replay(served).identical
+    end
+  end
+  return unpack(runs)
 end
 
 -- The rate at which requests that come all at once are completed.
@@ -102,6 +123,12 @@ end
 
 local function gain(without, with, name)
   return name == "throughput_tok_s" and with[name] / without[name] or without[name] / with[name]
+end
+
+local function median_of(value)
+  local values = {}
+  for round = 1, num_rounds do values[round] = value(round) end
+  return median(values)
 end
 
 return ts.experiment {
@@ -116,25 +143,31 @@ return ts.experiment {
   },
   notes = {
     "gains: factors over the engine without the technique, above 1 better; errors: simulated over measured, less one, "
-      .. "the worse of the two engines; measured on whatever else this machine did",
+      .. "the worse of the two engines; medians of rounds, on whatever else this machine did",
   },
 
   run = function(point)
     local technique = techniques[point.technique]
     local bits = technique.bits or { 0, 0 }
-    local runs, why = pcall(model, bits[1])
-    if not runs and why.code == "unsupported" then return nil, why end
-    if not runs then error(why, 0) end
+    local is_there, why = pcall(model, bits[1])
+    if not is_there and why.code == "unsupported" then return nil, why end
+    if not is_there then error(why, 0) end
     local kind = technique.requests or {}
     local rate = load_of[point.load] * capacity(technique.without, bits[1], kind)
-    local a, a_twin, a_replay = pair(technique.without, bits[1], kind, rate, 11)
-    local b, b_twin, b_replay = pair(technique.with, bits[2], kind, rate, 11)
-    local row = { rate_per_s = rate, replayed = a_replay.identical and b_replay.identical }
+    local a, b = rounds_of({ { changes = technique.without, bits = bits[1] },
+      { changes = technique.with, bits = bits[2] } }, kind, rate)
+    local row = { rate_per_s = rate, replayed = a.identical and b.identical }
     for _, name in ipairs { "ttft", "tpot", "throughput" } do
       local full = name == "throughput" and "throughput_tok_s" or name .. "_s"
-      row[full] = b[full]
-      row[name .. "_gain"], row[name .. "_gain_simulated"] = gain(a, b, full), gain(a_twin, b_twin, full)
-      local first, second = a_twin[full] / a[full] - 1, b_twin[full] / b[full] - 1
+      local function gain_of(which)
+        return median_of(function(round) return gain(a[round][which], b[round][which], full) end)
+      end
+      local function error_of(runs)
+        return median_of(function(round) return runs[round].simulated[full] / runs[round].measured[full] - 1 end)
+      end
+      row[full] = median_of(function(round) return b[round].measured[full] end)
+      row[name .. "_gain"], row[name .. "_gain_simulated"] = gain_of "measured", gain_of "simulated"
+      local first, second = error_of(a), error_of(b)
       row[name .. "_error"] = math.abs(first) > math.abs(second) and first or second
     end
     return row

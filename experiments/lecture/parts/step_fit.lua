@@ -1,12 +1,12 @@
 -- What a step of a model takes on this machine, as ts.deployment's step_cost has it: fitted by least squares to the
--- steps of a run that serves nothing else. Terms that come out negative are left out.
+-- steps of runs that serve nothing else. Terms that come out negative are left out.
 local M = {}
 
 local names = { "base_s", "per_token_s", "per_sequence_s", "per_context_token_s" }
 
 -- Of each step its time and { 1, new tokens, requests, tokens in their KV caches before it }.
-local function rows_of(served)
-  local computed, rows = {}, {}
+local function add_rows(served, rows)
+  local computed = {}
   for _, step in ipairs(served:steps()) do
     local tokens, context = 0, 0
     for _, part in ipairs(step.scheduled) do
@@ -16,7 +16,6 @@ local function rows_of(served)
     end
     if #step.scheduled > 0 then rows[#rows + 1] = { step.duration_s, { 1, tokens, #step.scheduled, context } } end
   end
-  return rows
 end
 
 -- Solves A x = b by elimination with pivots; a term that nothing tells apart from others is 0.
@@ -48,16 +47,18 @@ local function fit(rows, used)
     a[i], b[i] = {}, 0
     for j in ipairs(used) do a[i][j] = 0 end
     for _, row in ipairs(rows) do
-        for j, q in ipairs(used) do a[i][j] = a[i][j] + row[2][p] * row[2][q] end
+      for j, q in ipairs(used) do a[i][j] = a[i][j] + row[2][p] * row[2][q] end
       b[i] = b[i] + row[2][p] * row[1]
     end
   end
   return solve(a, b)
 end
 
+--- @param runs table[] what ts.serve returned
 --- @return table step_cost
-function M.of(served)
-  local rows, used = rows_of(served), { 1, 2, 3, 4 }
+function M.of(runs)
+  local rows, used = {}, { 1, 2, 3, 4 }
+  for _, served in ipairs(runs) do add_rows(served, rows) end
   while true do
     local x, worst = fit(rows, used), nil
     for i in ipairs(used) do if x[i] < 0 and (not worst or x[i] < x[worst]) then worst = i end end
