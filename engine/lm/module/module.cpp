@@ -28,6 +28,11 @@ std::string path_of(const std::string& name) {
   return modules_folder() + "/" + name + ".so";
 }
 
+/// The Debian package that brings a module (scripts/package).
+const char* package_of(const std::string& name) {
+  return name == kTorchModule ? "tessera-torch" : "tessera-models";
+}
+
 }  // namespace
 
 std::string modules_folder() {
@@ -48,7 +53,9 @@ void* module_entry(const std::string& name, const char* entry) {
   if (!has_module(name)) {
     throw Error(ErrorCode::unsupported,
                 "this build plans and does not run models: there is no " + quote(path, 300) +
-                    "; bash scripts/quickstart.sh --models installs what it needs and builds it",
+                    "; the package " + package_of(name) +
+                    " has it, and bash scripts/quickstart.sh --models installs what it needs and "
+                    "builds it",
                 path);
   }
   // What a module brings along stays its own: two of them link libraries that must not meet.
