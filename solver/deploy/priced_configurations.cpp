@@ -148,7 +148,7 @@ bool add(ServingSearch& search, const Configuration& shape, std::vector<Priced>&
     if (!search.refusals.back().nobody_asked) search.obstructed = true;
     return true;
   };
-  if (obstructs(kernel_obstacle(request.runtime, *request.model, c))) return true;
+  if (obstructs(kernel_obstacle(request.runtime, *request.model, *request.cluster, c))) return true;
   Refusal why_not;
   const bool has_room = deploy_one(search, priced, why_not);
   if (c.one == nullptr) {
@@ -343,7 +343,7 @@ void add_unlike(ServingSearch& search, const std::shared_ptr<const TypeDevices>&
   for_each_shape(search, types, [&](const Configuration& shape) {
     const ServingRequest& request = search.request();
     if (!shape.split.is_plain()) return;
-    if (kernel_obstacle(request.runtime, *request.model, shape).empty()) {
+    if (kernel_obstacle(request.runtime, *request.model, *request.cluster, shape).empty()) {
       add_cut(search, shape, list);
     }
   });

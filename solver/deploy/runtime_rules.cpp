@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tessera/solver/plan/launch_rules.h"
@@ -21,11 +22,17 @@ TransferEnd transfer_end(const PoolEnd& end) {
 
 }  // namespace
 
-std::string kernel_obstacle(Runtime runtime, const ModelShape& model,
+std::string kernel_obstacle(Runtime runtime, const ModelShape& model, const Cluster& cluster,
                             const Configuration& configuration) {
-  return first_of(kernel_obstacles(runtime, model, {configuration.bitwidth},
-                                   configuration.kv_bitwidth, configuration.type->name,
-                                   configuration.type->compute_capability));
+  for (const std::string& type : configuration.type->types) {
+    const auto slot =
+        std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                     [&](const ClusterDevice& each) { return each.device.name == type; });
+    const std::string obstacle = first_of(kernel_obstacles(
+        runtime, model, {configuration.bitwidth}, configuration.kv_bitwidth, slot->device));
+    if (!obstacle.empty()) return obstacle;
+  }
+  return {};
 }
 
 std::string engine_obstacle(Runtime runtime, const Configuration& configuration,

@@ -169,11 +169,10 @@ void check_vllm(const Engine& engine, Obstacles& found) {
                     degree, (*unlike)->degree()));
   }
   for (const Device* device : engine.devices()) {
-    auto reason = device_obstacle(Runtime::vllm, device->name, device->compute_capability,
-                                  engine.kv_bitwidth);
+    auto reason = device_obstacle(Runtime::vllm, *device, engine.kv_bitwidth);
+    if (!reason) reason = rocm_obstacle(*device, engine.context.kernel_set);
     if (!reason) {
-      reason = format_obstacle(Runtime::vllm, engine.context.model, engine.bitwidths, device->name,
-                               device->compute_capability);
+      reason = format_obstacle(Runtime::vllm, engine.context.model, engine.bitwidths, *device);
     }
     add(reason, found);
     if (reason) break;

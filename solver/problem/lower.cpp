@@ -71,8 +71,7 @@ bool can_launch(const Problem& problem, const std::vector<std::size_t>& members,
                                         static_cast<std::int64_t>(members.size()), batch.split)) {
       return false;
     }
-    return kernel_obstacles(*problem.runtime, batch.model, {bitwidth}, batch.kv_bitwidth,
-                            device.name, device.compute_capability)
+    return kernel_obstacles(*problem.runtime, batch.model, {bitwidth}, batch.kv_bitwidth, device)
         .empty();
   });
 }

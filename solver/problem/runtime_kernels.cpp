@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tessera/cost/tensor_parallel.h"
+
 namespace tessera::solver {
 namespace {
 
@@ -18,7 +20,8 @@ const Kernels& kernels_of(Runtime runtime) {
   return runtime == Runtime::vllm ? vllm : llama_cpp;
 }
 
-/// Formats of checkpoints, and the least compute capability on which vLLM reads them.
+/// Formats of checkpoints, and the least compute capability on which vLLM reads them; on AMD's GPUs
+/// it reads each (vllm/platforms/rocm.py, supported_quantization).
 struct FormatKernels {
   const char *format, *name;
   double min_compute_capability;
@@ -28,6 +31,9 @@ constexpr FormatKernels kFormatKernels[] = {
     {"mxfp4", "MXFP4", 8.0}};  // the same, mxfp4.py, which gpt-oss's inherits
 
 constexpr double kLeastGroup = 16;
+constexpr double kCuda = 2;  // compute capabilities below it are of no NVIDIA GPU
+
+bool is_rocm(const Device& device) { return device.backend == "rocm"; }
 
 /// Weights that share a scale in what a runtime is to load; 0 where that is no matter of cuts.
 double group_size_of(const ModelShape& model, const cost::KernelRule& rule, std::int32_t bitwidth) {
@@ -63,32 +69,47 @@ std::optional<std::string> kv_obstacle(Runtime runtime, std::int32_t kv_bitwidth
   return fmt::format("{} has no KV cache of {} bits", kernels.name, kv_bitwidth);
 }
 
-std::optional<std::string> device_obstacle(Runtime runtime, const std::string& device,
-                                           double compute_capability, std::int32_t kv_bitwidth) {
+std::optional<std::string> device_obstacle(Runtime runtime, const Device& device,
+                                           std::int32_t kv_bitwidth) {
   if (runtime != Runtime::vllm) return std::nullopt;
-  if (compute_capability < 2) {
-    return fmt::format("launch files are for NVIDIA's GPUs, and {} is none", device);
+  if (is_rocm(device)) {
+    // gfx94, gfx95 and gfx12 have FP8 (vllm/platforms/rocm.py, supports_fp8)
+    if (kv_bitwidth != 8 || device.flop_per_s.contains("fp8")) return std::nullopt;
+    return fmt::format("an 8-bit KV cache is FP8 in vLLM, of which {} has no rate", device.name);
   }
-  if (compute_capability < 7) {
-    return fmt::format("{} has compute capability {:g}; vLLM needs 7.0", device,
-                       compute_capability);
+  const double has = device.compute_capability;
+  if (has < kCuda) {
+    return fmt::format("launch files are for NVIDIA's and AMD's GPUs, and {} is neither",
+                       device.name);
   }
-  if (kv_bitwidth != 8 || compute_capability >= kFp8Capability) return std::nullopt;
+  if (has < 7) {
+    return fmt::format("{} has compute capability {:g}; vLLM needs 7.0", device.name, has);
+  }
+  if (kv_bitwidth != 8 || has >= kFp8Capability) return std::nullopt;
   return fmt::format(
       "an 8-bit KV cache is FP8 in vLLM, which needs compute capability {:g}; {} has {:g}",
-      kFp8Capability, device, compute_capability);
+      kFp8Capability, device.name, has);
+}
+
+std::optional<std::string> rocm_obstacle(const Device& device, const cost::KernelSet& kernels) {
+  if (!is_rocm(device) || kernels.runtime == name_of(Runtime::vllm)) return std::nullopt;
+  return fmt::format(
+      "vLLM runs on those of AMD's GPUs that its kernel set vllm_rocm names, and {} is priced by "
+      "{}",
+      device.name, kernels.name);
 }
 
 std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
                                            const std::vector<std::int32_t>& bitwidths,
-                                           const std::string& device, double compute_capability) {
-  if (runtime != Runtime::vllm || !has(bitwidths, 4)) return std::nullopt;
+                                           const Device& device) {
+  if (runtime != Runtime::vllm || !has(bitwidths, 4) || is_rocm(device)) return std::nullopt;
   const std::string format =
       model.checkpoint_format.value_or(cost::has_mxfp4_experts(model) ? "mxfp4" : "");
   for (const FormatKernels& known : kFormatKernels) {
-    if (format != known.format || compute_capability >= known.min_compute_capability) continue;
+    const double least = known.min_compute_capability;
+    if (format != known.format || device.compute_capability >= least) continue;
     return fmt::format("vLLM reads {} from compute capability {:.1f} on; {} has {:.1f}", known.name,
-                       known.min_compute_capability, device, compute_capability);
+                       least, device.name, device.compute_capability);
   }
   return std::nullopt;
 }
@@ -104,8 +125,7 @@ std::optional<std::string> cut_obstacle(Runtime runtime, const ModelShape& model
 }
 
 std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t kv_bitwidth) {
-  constexpr double kCuda = 2;  // compute capabilities below it are of no NVIDIA GPU
-  if (device.backend.value_or("") != "rocm" && device.compute_capability < kCuda) {
+  if (!is_rocm(device) && device.compute_capability < kCuda) {
     return fmt::format("llama.cpp shares layers among CUDA's and ROCm's GPUs; {} is neither",
                        device.name);
   }
@@ -116,13 +136,11 @@ std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t k
 
 std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
-                                          std::int32_t kv_bitwidth, const std::string& device,
-                                          double compute_capability) {
+                                          std::int32_t kv_bitwidth, const Device& device) {
   std::vector<std::string> found;
-  for (auto&& reason : {bitwidth_obstacle(runtime, bitwidths),
-                        device_obstacle(runtime, device, compute_capability, kv_bitwidth),
-                        format_obstacle(runtime, model, bitwidths, device, compute_capability),
-                        kv_obstacle(runtime, kv_bitwidth)}) {
+  for (auto&& reason :
+       {bitwidth_obstacle(runtime, bitwidths), device_obstacle(runtime, device, kv_bitwidth),
+        format_obstacle(runtime, model, bitwidths, device), kv_obstacle(runtime, kv_bitwidth)}) {
     if (reason) found.push_back(*reason);
   }
   return found;

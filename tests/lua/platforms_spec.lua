@@ -76,6 +76,49 @@ describe("files of platforms", function()
     assert.matches("amd.com/gpu.product%-name", support.read(written[4] .. "/kubernetes.yaml"))
   end)
 
+  it("are none for Apple's GPUs, whose scripts start llama.cpp without numbers of GPUs", function()
+    local plan = assert(ts.plan(ts.problem { model = "llama-3.1-8b", cluster = "1xM3-Max-64G", runtime = "llama.cpp",
+      workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 4 } }))
+    for _, as in ipairs { "compose", "kubernetes" } do
+      support.declines("unsupported", "containers see no GPU of Apple's",
+        plan:export("llama.cpp", fresh(), { as = as }))
+    end
+    local folder = fresh()
+    assert(plan:export("llama.cpp", folder))
+    local engine = assert(ts.load_launch(folder)).engines[1]
+    assert.same({}, engine.variables)
+    assert.equal("33", engine.options["--n-gpu-layers"])
+    support.declines("unsupported", "NVIDIA's and AMD's GPUs, and M3-Max-64G is neither", plan:export("vllm", fresh()))
+  end)
+
+  it("start vLLM on AMD's GPUs, by their images, resources and numbers", function()
+    if run_python("-c", "import yaml") ~= 0 then return pending "python3 has no module yaml to read them with" end
+    local written = {}
+    for _, each in ipairs { { "8xMI300X", "llama-3.3-70b", 8 }, { "4xMI250", "llama-3.1-8b", 16 },
+      { "2x(2xMI300X)", "llama-3.1-8b", 16 } } do
+      local plan = assert(ts.plan(ts.problem { model = each[2], cluster = each[1], runtime = "vllm",
+        bitwidths = { each[3] }, workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 16 } },
+        { time_limit_s = 2 }))
+      for _, as in ipairs { "compose", "kubernetes", "ray" } do
+        local folder = fresh()
+        assert(plan:export("vllm", folder, { as = as, unlike_engines = true }))
+        local launch = assert(ts.load_launch(folder))
+        for _, engine in ipairs(launch.engines) do
+          assert.matches("^[%d,]+$", engine.variables.HIP_VISIBLE_DEVICES)
+          assert.is_nil(engine.variables.CUDA_VISIBLE_DEVICES)
+        end
+        assert.matches("no step of vLLM was measured on %d*x?MI%d+", support.read(folder .. "/README.md"))
+        written[#written + 1] = folder
+      end
+    end
+    local status, out, err = run_python(root .. "/tests/scripts/check_platforms.py", unpack(written))
+    assert.equal(0, status, (out or "") .. (err or ""))
+    assert.matches("vllm%-openai%-rocm", support.read(written[1] .. "/compose.yaml"))
+    assert.matches("amd.com/gpu: \"?8", support.read(written[2] .. "/kubernetes.yaml"))
+    assert.matches("accelerator_type:AMD%-Instinct%-MI300X%-OAM", support.read(written[3] .. "/ray-serve.yaml"))
+    assert.matches("%-%-dtype auto", support.read(written[1] .. "/engine-0-node-0.sh"))
+  end)
+
   it("join the nodes of an engine by LeaderWorkerSet, and unlike ones by Deployments", function()
     local function manifests(cluster, model, stages)
       local plan = assert(ts.plan(ts.problem { model = model, cluster = cluster, kernel_set = "vllm",

@@ -23,6 +23,35 @@ end
 --- The word that stands for the address that servers listen at; hosts.sh says it.
 M.listen_address = { variable = "LISTEN" }
 
+-- What chooses GPUs by number; Metal has one GPU, and numbers none.
+local choices = {
+  cuda = { { "CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts" }, { "CUDA_VISIBLE_DEVICES", "%s" } },
+  rocm = { { "HIP_VISIBLE_DEVICES", "%s" } },
+  sycl = { { "ONEAPI_DEVICE_SELECTOR", "level_zero:%s" } },
+  metal = {},
+}
+
+local no_cuda = 2 -- compute capabilities below it are of no NVIDIA GPU
+
+--- What drives the GPUs of a stage: "cuda", "rocm", "sycl" or "metal".
+function M.backend(stage) return stage.backend or stage.compute_capability >= no_cuda and "cuda" or "metal" end
+
+--- The variables, { name, value, comment }, that choose these GPUs among those of a node.
+function M.gpu_choice(backend, gpus)
+  local variables = {}
+  for i, each in ipairs(choices[backend]) do
+    variables[i] = { each[1], (each[2]:gsub("%%s", table.concat(gpus, ","))), each[3] }
+  end
+  return variables
+end
+
+--- The same as a table of values by name.
+function M.as_variables(choice)
+  local variables = {}
+  for _, each in ipairs(choice) do variables[each[1]] = each[2] end
+  return variables
+end
+
 --- "layers 0 to 15 on 2xA100-80G; layers 16 to 31 on L4".
 function M.stages_text(stages)
   local texts = {}

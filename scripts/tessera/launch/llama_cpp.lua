@@ -21,17 +21,6 @@ local file_types = { [3] = "Q3_K_M", [4] = "Q4_K_M", [8] = "Q8_0", [16] = "F16" 
 local types = { [3] = "q3_k", [4] = "q4_k", [8] = "q8_0", [16] = "f16" }
 local cache_types = { [4] = "q4_0", [8] = "q8_0", [16] = "f16" }
 
--- What chooses GPUs by number; Metal has one GPU, and numbers none.
-local backends = {
-  cuda = { name = "cuda", choose = { { "CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts" },
-    { "CUDA_VISIBLE_DEVICES", "%s" } } },
-  rocm = { name = "rocm", choose = { { "HIP_VISIBLE_DEVICES", "%s" } } },
-  sycl = { name = "sycl", choose = { { "ONEAPI_DEVICE_SELECTOR", "level_zero:%s" } } },
-  metal = { name = "metal", choose = {} },
-}
-
-local no_cuda = 2 -- compute capabilities below it are of no NVIDIA GPU
-
 -- Stages on GPUs: the first may be the host's memory.
 local function gpu_stages(engine)
   local stages = {}
@@ -45,8 +34,7 @@ end
 -- and so does an engine without any.
 local function backend_of(engine)
   local stage = gpu_stages(engine)[1]
-  if not stage then return backends.metal end
-  return backends[stage.backend or stage.compute_capability >= no_cuda and "cuda" or "metal"]
+  return stage and common.backend(stage) or "metal"
 end
 
 -- GPUs that share all layers; 1 where each has its own.
@@ -61,11 +49,7 @@ local function choice_of(engine)
   for _, stage in ipairs(gpu_stages(engine)) do
     for _, gpu in ipairs(stage.gpus) do gpus[#gpus + 1] = gpu end
   end
-  local variables = {}
-  for i, each in ipairs(backend_of(engine).choose) do
-    variables[i] = { each[1], (each[2]:gsub("%%s", table.concat(gpus, ","))), each[3] }
-  end
-  return variables
+  return common.gpu_choice(backend_of(engine), gpus)
 end
 
 -- "10,12,11": the last GPU has the output layer too.
@@ -229,9 +213,7 @@ end
 
 --- What its scripts export to choose GPUs of a node.
 function M.gpu_variables(engine)
-  local variables = {}
-  for _, each in ipairs(choice_of(engine)) do variables[each[1]] = each[2] end
-  return variables
+  return common.as_variables(choice_of(engine))
 end
 
 --- Options of the engine that its commands are read back by.
@@ -259,7 +241,7 @@ function M.engine(layout, index, opt)
     start = { "llama-server" }, options = options_of(layout, engine, index, weights),
   }
   return { nodes = { node }, limits = limits_of(layout, engine), weights = weights, spans = spans,
-    backend = #gpu_stages(engine) == 0 and "cpu" or backend_of(engine).name }
+    backend = #gpu_stages(engine) == 0 and "cpu" or backend_of(engine) }
 end
 
 -- Lines that make a file by a command that writes FILE.part: what is there is whole.

@@ -6,6 +6,7 @@ local core = require "tessera.core"
 local layouts = require "tessera.launch.layout"
 local server_limits = require "tessera.launch.limits"
 local obstacles = require "tessera.launch.obstacles"
+local schemes = require "tessera.launch.schemes"
 local versions = require "tessera.launch.vllm_versions"
 
 local M = { name = "vLLM", command = "exec vllm serve", key_variable = "VLLM_API_KEY" }
@@ -21,7 +22,7 @@ end
 
 local function dtype_of(engine)
   for _, stage in ipairs(engine.stages) do
-    if stage.compute_capability < 8 then return "half" end -- no BF16 before
+    if common.backend(stage) == "cuda" and stage.compute_capability < 8 then return "half" end -- no BF16 before
   end
   return "auto"
 end
@@ -104,10 +105,7 @@ local function joining_options(engine_index, spans, rank, with_ray)
 end
 
 local function environment(index, engine, span)
-  local variables = {
-    { "CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts" },
-    { "CUDA_VISIBLE_DEVICES", table.concat(span.gpus, ",") },
-  }
+  local variables = common.gpu_choice(common.backend(engine.stages[1]), span.gpus)
   if #engine.stages > 1 then variables[#variables + 1] = { "VLLM_PP_LAYER_PARTITION", partition_of(engine) } end
   if engine.role then
     variables[#variables + 1] = { "VLLM_NIXL_SIDE_CHANNEL_HOST", common.host(span.node) }
@@ -173,10 +171,26 @@ local function batch_limits(layout, engine)
   return limits
 end
 
+-- On AMD's GPUs: what is known of vLLM there, and what is not.
+local function rocm_notes(engine)
+  if common.backend(engine.stages[1]) ~= "rocm" then return {} end
+  local notes = {
+    ("ROCm: no step of vLLM was measured on %s for kernel set %s, whose ratios are assumed; hold its server against "
+      .. "the plan by `tessera compare`. Wheels and images of its own: docs.vllm.ai, Installation, AMD ROCm."):format(
+      engine.stages[1].device, engine.kernel_set.name),
+  }
+  local counts = schemes.bitwidths(engine)
+  if counts[4] then
+    notes[2] = "ROCm: vLLM's list of what it runs there has AWQ and GPTQ in 4 bits, by Triton's kernels, and the table "
+      .. "of its documentation leaves both out: try the checkpoint before you count on it."
+  end
+  return notes
+end
+
 -- What a person has to know about one engine.
 local function limits_of(layout, engine, version, with_ray)
   local limits = engine.serving and {} or batch_limits(layout, engine)
-  if not engine.kernel_set.name:find "^vllm" then
+  if engine.kernel_set.runtime ~= "vllm" then
     limits[#limits + 1] = ("times: priced with kernel set %s, whose kernels are not vLLM's (--kernel-set vllm has "
       .. "those)."):format(engine.kernel_set.name)
   end
@@ -185,13 +199,14 @@ local function limits_of(layout, engine, version, with_ray)
       .. "fits; vLLM warns that they are unlike."):format(engine.stages[1].device)
   end
   for _, stage in ipairs(engine.stages) do
-    if stage.compute_capability < 7.5 and versions.is_without_volta(version) then
+    if common.backend(stage) == "cuda" and stage.compute_capability < 7.5 and versions.is_without_volta(version) then
       limits[#limits + 1] = ("version: wheels of vLLM since 0.20 have no code for compute capability 7.0 (CUDA 13), so "
         .. "that none of them starts on %s. Install 0.19 with PyTorch 2.10 for CUDA 12.8 on every node, or build vLLM "
         .. "for it; --runtime-version 0.19 writes the flags and the memory of that version."):format(stage.device)
       break
     end
   end
+  for _, note in ipairs(rocm_notes(engine)) do limits[#limits + 1] = note end
   if engine.split.attention_data_parallel > 1 then
     limits[#limits + 1] = ("parts: %d engines behind one address share the experts; --max-num-seqs and "
       .. "--max-num-batched-tokens are those of each, and all wait for the one with the longest step."):format(
@@ -219,7 +234,9 @@ local function limits_of(layout, engine, version, with_ray)
 end
 
 --- What its scripts export to choose GPUs of a node.
-function M.gpu_variables(_, gpus) return { CUDA_VISIBLE_DEVICES = table.concat(gpus, ",") } end
+function M.gpu_variables(engine, gpus)
+  return common.as_variables(common.gpu_choice(common.backend(engine.stages[1]), gpus))
+end
 
 --- Limits of the servers, one for each engine.
 function M.limits(layout, version) return server_limits.of(layout, version) end

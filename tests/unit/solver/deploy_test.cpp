@@ -168,13 +168,15 @@ TEST(RuntimeRules, SayWhatVllmCannotRun) {
     Configuration c{.type = device_types(cluster).front()};
     c.bitwidth = bitwidth;
     c.kv_bitwidth = kv_bitwidth;
-    EXPECT_EQ(kernel_obstacle(Runtime::tessera, {}, c), "");
-    return kernel_obstacle(Runtime::vllm, {}, c);
+    EXPECT_EQ(kernel_obstacle(Runtime::tessera, {}, cluster, c), "");
+    return kernel_obstacle(Runtime::vllm, {}, cluster, c);
   };
   EXPECT_EQ(obstacle("1xL4", 8, 8), "");
   EXPECT_EQ(obstacle("1xL4", 3, 16), "vLLM has no kernel for 3-bit weights");
   EXPECT_EQ(obstacle("1xL4", 8, 4), "vLLM has no KV cache of 4 bits");
-  EXPECT_EQ(obstacle("1xMI300X", 16, 16), "launch files are for NVIDIA's GPUs, and MI300X is none");
+  EXPECT_EQ(obstacle("1xMI300X", 16, 16), "");
+  EXPECT_EQ(obstacle("1xArc-A770", 16, 16),
+            "launch files are for NVIDIA's and AMD's GPUs, and Arc-A770 is neither");
   EXPECT_EQ(obstacle("1xP100-12G", 16, 16), "P100-12G has compute capability 6; vLLM needs 7.0");
 }
 

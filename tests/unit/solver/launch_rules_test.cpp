@@ -48,6 +48,10 @@ Placement placed(const std::vector<On>& stages, std::int32_t kv_bitwidth = 16) {
   return placement;
 }
 
+Device sheet(const char* name) {
+  return context_on(std::string("1x") + name, "llama_cpp").cluster.devices.front().device;
+}
+
 std::vector<std::string> obstacles(Runtime runtime, const std::vector<On>& stages,
                                    const char* kernel_set = "vllm", std::int32_t kv_bitwidth = 16) {
   return launch_obstacles(runtime, context_on("1xL4+1xA100-80G+1xT4-16G+1xMI300X", kernel_set),
@@ -121,29 +125,47 @@ TEST(LaunchRules, BitwidthsAndCachesNeedKernels) {
   EXPECT_THAT(obstacles(Runtime::vllm, {{0, "A100-80G", {0}}}, "vllm", 8),
               ElementsAre("an 8-bit KV cache is FP8 in vLLM, which needs compute capability 8.9; "
                           "A100-80G has 8"));
-  EXPECT_THAT(obstacles(Runtime::vllm, {{0, "MI300X", {0}}}),
-              ElementsAre("launch files are for NVIDIA's GPUs, and MI300X is none"));
   const ModelShape model;
-  EXPECT_THAT(kernel_obstacles(Runtime::vllm, model, {3}, 4, "L4", 8.9), ::testing::SizeIs(2));
-  EXPECT_THAT(kernel_obstacles(Runtime::tessera, model, {3}, 4, "L4", 8.9), IsEmpty());
+  EXPECT_THAT(kernel_obstacles(Runtime::vllm, model, {3}, 4, sheet("L4")), ::testing::SizeIs(2));
+  EXPECT_THAT(kernel_obstacles(Runtime::tessera, model, {3}, 4, sheet("L4")), IsEmpty());
+  EXPECT_THAT(kernel_obstacles(Runtime::vllm, model, {16}, 16, sheet("M3-Max-128G")),
+              ElementsAre("launch files are for NVIDIA's and AMD's GPUs, and M3-Max-128G is "
+                          "neither"));
+}
+
+// Which of AMD's GPUs vLLM runs on its kernel set says; the plan has to be priced by it.
+TEST(LaunchRules, AmdsGpusRunWhatVllmsKernelSetNames) {
+  const std::vector<On> one = {{0, "MI300X", {0}}};
+  EXPECT_THAT(obstacles(Runtime::vllm, one, "vllm_rocm"), IsEmpty());
+  EXPECT_THAT(obstacles(Runtime::vllm, one, "vllm_rocm", 8), IsEmpty());
+  EXPECT_THAT(
+      obstacles(Runtime::vllm, one, "llama_cpp"),
+      ElementsAre("vLLM runs on those of AMD's GPUs that its kernel set vllm_rocm names, and "
+                  "MI300X is priced by llama_cpp"));
+  EXPECT_EQ(device_obstacle(Runtime::vllm, sheet("MI250"), 16), std::nullopt);
+  EXPECT_EQ(device_obstacle(Runtime::vllm, sheet("MI250"), 8),
+            "an 8-bit KV cache is FP8 in vLLM, of which MI250 has no rate");
+  ModelShape awq;
+  awq.checkpoint_format = "awq";
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, sheet("MI300X")), std::nullopt);
 }
 
 TEST(LaunchRules, FormatsOfCheckpointsNeedKernels) {
   ModelShape awq;
   awq.checkpoint_format = "awq";
-  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, "V100-32G", 7.0),
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, sheet("V100-32G")),
             "vLLM reads AWQ from compute capability 7.5 on; V100-32G has 7.0");
-  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, "T4-16G", 7.5), std::nullopt);
-  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {16}, "V100-32G", 7.0), std::nullopt);
-  EXPECT_EQ(format_obstacle(Runtime::tessera, awq, {4}, "V100-32G", 7.0), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {4}, sheet("T4-16G")), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::vllm, awq, {16}, sheet("V100-32G")), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::tessera, awq, {4}, sheet("V100-32G")), std::nullopt);
   ModelShape gpt_oss;
   gpt_oss.family = "gpt_oss";
-  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, "T4-16G", 7.5),
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, sheet("T4-16G")),
             "vLLM reads MXFP4 from compute capability 8.0 on; T4-16G has 7.5");
-  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, "A100-80G", 8.0), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gpt_oss, {4}, sheet("A100-80G")), std::nullopt);
   ModelShape gptq = gpt_oss;
   gptq.checkpoint_format = "gptq";
-  EXPECT_EQ(format_obstacle(Runtime::vllm, gptq, {4}, "T4-16G", 7.5), std::nullopt);
+  EXPECT_EQ(format_obstacle(Runtime::vllm, gptq, {4}, sheet("T4-16G")), std::nullopt);
 }
 
 // The kernel sets of vLLM say from where on its attention reads FP8; this is the same number.

@@ -15,7 +15,8 @@ local accelerators = {
   ["H200-141G"] = "H200", ["H20-96G"] = "H20", ["B200-180G"] = "B200", ["MI300X"] = "AMD-Instinct-MI300X-OAM",
   ["MI325X"] = "AMD-Instinct-MI325X-OAM", ["MI350X"] = "AMD-Instinct-MI350X-OAM",
   ["MI355X"] = "AMD-Instinct-MI355X-OAM",
-  ["MI250X"] = "AMD-Instinct-MI250X", ["MI210"] = "AMD-Instinct-MI210", ["MI100"] = "AMD-Instinct-MI100",
+  ["MI250X"] = "AMD-Instinct-MI250X", ["MI250"] = "AMD-Instinct-MI250X-MI250",
+  ["MI210"] = "AMD-Instinct-MI210", ["MI100"] = "AMD-Instinct-MI100",
 }
 
 -- What Ray Serve says itself, and what is another word there.

@@ -11,7 +11,7 @@
 namespace tessera::solver {
 
 /// Why the runtime has no kernels for such an engine on its type of device.
-std::string kernel_obstacle(Runtime runtime, const ModelShape& model,
+std::string kernel_obstacle(Runtime runtime, const ModelShape& model, const Cluster& cluster,
                             const Configuration& configuration);
 
 /// Why the runtime cannot launch such an engine as it is deployed. @param one an engine of it,

@@ -21,12 +21,15 @@ std::optional<std::string> bitwidth_obstacle(Runtime runtime,
                                              const std::vector<std::int32_t>& bitwidths);
 std::optional<std::string> kv_obstacle(Runtime runtime, std::int32_t kv_bitwidth);
 /// Why a runtime's launch files are not for a device; absent where they are.
-std::optional<std::string> device_obstacle(Runtime runtime, const std::string& device,
-                                           double compute_capability, std::int32_t kv_bitwidth);
+std::optional<std::string> device_obstacle(Runtime runtime, const Device& device,
+                                           std::int32_t kv_bitwidth);
 /// Why a runtime does not read the format of a model's checkpoint on a device.
 std::optional<std::string> format_obstacle(Runtime runtime, const ModelShape& model,
                                            const std::vector<std::int32_t>& bitwidths,
-                                           const std::string& device, double compute_capability);
+                                           const Device& device);
+/// Why vLLM does not run on one of AMD's GPUs with such kernels: which of them it runs on, and at
+/// which bitwidths, its own kernel sets say; absent on others' GPUs.
+std::optional<std::string> rocm_obstacle(const Device& device, const cost::KernelSet& kernels);
 /// Why vLLM does not load weights of a bitwidth cut over `degree` devices: a device needs whole
 /// groups of weights that share a scale, or whole FP8 blocks. They are the checkpoint's, else those
 /// of the copy that is made: the kernel's, or as many times half as many as divide the whole
@@ -40,8 +43,7 @@ std::optional<std::string> sharing_obstacle(const Device& device, std::int32_t k
 /// All of these, of engines of any shape.
 std::vector<std::string> kernel_obstacles(Runtime runtime, const ModelShape& model,
                                           const std::vector<std::int32_t>& bitwidths,
-                                          std::int32_t kv_bitwidth, const std::string& device,
-                                          double compute_capability);
+                                          std::int32_t kv_bitwidth, const Device& device);
 
 /// "int" (weights alone), "fp8" or "w8a8": what 8 bit means on a device.
 std::string eight_bit_kind(const cost::KernelSet& kernels, const Device& device);
