@@ -39,7 +39,10 @@ double FleetSearch::gap() const {
   return off <= 1e-12 ? 0 : off / std::max(std::abs(*objective_), 1e-12);
 }
 
-bool FleetSearch::is_good_enough() const { return gap() <= std::max(options_.gap, kProven); }
+bool FleetSearch::is_good_enough() const {
+  const bool is_enough = objective_ && options_.enough && !is_better(*options_.enough, *objective_);
+  return is_enough || gap() <= std::max(options_.gap, kProven);
+}
 
 bool FleetSearch::offer(const FleetPlacement& placement, const char* found_by) {
   const FleetCheck check = check_fleet(instance_, placement);
@@ -370,6 +373,22 @@ FleetAnswer FleetSearch::run(const FleetPlacement& start) {
   return answer(status());
 }
 
+FleetRelaxation FleetSearch::relaxed() {
+  const FleetProgramme programme(space_, {});
+  FleetRelaxation relaxation;
+  relaxation.copies.assign(instance_.columns.size(), 0);
+  relaxation.model_prices.assign(instance_.models.size(), 0);
+  if (!solve_relaxation(programme)) return relaxation;
+  relaxation.bound = bound_;
+  for (const FleetProgramme::Decision& d : programme.decisions()) {
+    relaxation.copies[space_.kinds[d.kind].column] += relaxed_[d.column];
+  }
+  for (std::size_t m = 0; m < instance_.models.size(); ++m) {
+    relaxation.model_prices[m] = std::abs(prices_.model_prices[m].value);
+  }
+  return relaxation;
+}
+
 std::vector<std::string> FleetSearch::notes() const {
   std::vector<std::string> notes;
   const auto say = [&](std::size_t number, const char* what) {
@@ -433,6 +452,11 @@ void FleetMaster::set_demand(std::size_t model, std::vector<double> demand) {
     refuse("fleet", "there is no model {} with {} classes of requests", model, demand.size());
   }
   instance_.models[model].demand = std::move(demand);
+}
+
+FleetRelaxation FleetMaster::relaxed(const FleetOptions& options) const {
+  SearchClock clock(options.time_limit_s, options.should_stop);
+  return FleetSearch(instance_, options, clock).relaxed();
 }
 
 FleetAnswer FleetMaster::solve(const FleetOptions& options) {

@@ -9,6 +9,7 @@
 #include "programme.h"
 #include "space.h"
 #include "tessera/solver/fleet/fleet.h"
+#include "tessera/solver/fleet/master.h"
 
 namespace tessera::solver {
 
@@ -43,6 +44,7 @@ class FleetSearch {
   FleetSearch(const FleetInstance& instance, const FleetOptions& options, SearchClock& clock);
 
   FleetAnswer run(const FleetPlacement& start);
+  FleetRelaxation relaxed();
 
  private:
   bool maximises() const { return instance_.objective == FleetObjective::rate; }

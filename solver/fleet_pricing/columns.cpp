@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/solver/deploy/plan_serving.h"
+#include "tessera/solver/deploy/step_mix.h"
 
 namespace tessera::solver {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 // Whole nodes that a replica is tried on where none of its kind holds the model, and no stages are
 // asked for.
 constexpr std::int64_t kWholeNodes[] = {2, 3, 4, 6, 8, 12, 16};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool is_held(const std::vector<std::string>& allowed, const TypeDevices& type) {
   if (allowed.empty()) return true;
@@ -32,13 +36,85 @@ bool is_of_one_type(const Cluster& node) {
                      [&](const ClusterDevice& slot) { return slot.device.name == first; });
 }
 
+/// The TPOT that the mean of all requests keeps to where the SLO holds: of a class the strictest
+/// limit on each, on the mean or on 99 %, of several classes the loosest.
+double mean_tpot_limit_s(const ServingRequest& request) {
+  double loosest = 0;
+  for (const serving::Slo& slo : request.slos) {
+    double own = slo.tpot_s.each.value_or(kInfinity);
+    for (const auto& all : slo.tpot_s.of_all) {
+      const bool is_of_most =
+          all.statistic == serving::Statistic::mean || all.statistic == serving::Statistic::p99;
+      if (is_of_most) own = std::min(own, all.limit_s);
+    }
+    loosest = std::max(loosest, own);
+  }
+  return loosest;
+}
+
 /// What no run of the configuration passes, with fewer tokens of a step neither.
 double bound_of(const ServingSearch& search, const PricedConfiguration& c) {
-  const double bound = c.bounds.rate_per_s;
-  if (search.traffic()->shares()) return kFiniteRun * bound;
-  const StepLimits limits{c.max_num_seqs, c.max_num_batched_tokens, search.tpot_limit_s()};
+  const StepLimits limits{c.max_num_seqs, c.max_num_batched_tokens,
+                          mean_tpot_limit_s(search.request())};
   const serving::Replica& engine = c.one->deployment.replicas.front();
-  return kFiniteRun * std::min(bound, mixed_rate_per_s(engine, search.lengths(), limits));
+  return kFiniteRun * mixed_rate_per_s(engine, search.lengths(), limits);
+}
+
+// Steps that engines of a model are compared by: so many decodes, beside so much of prompts.
+constexpr std::int64_t kDecodes[] = {0, 1, 8, 32, 64, 128, 192, 256, 384, 512, 768, 1024};
+constexpr double kPrompts[] = {0, 0.25, 1, 2, 4, 8, 16, 64};
+
+std::vector<StepMix> compared_steps(const MeanLengths& lengths) {
+  const auto prompt = std::max<std::int64_t>(1, std::llround(lengths.prompt_tokens));
+  std::vector<StepMix> steps;
+  for (const std::int64_t decodes : kDecodes) {
+    for (const double prompts : kPrompts) {
+      if (decodes == 0 && prompts == 0) continue;
+      StepMix mix{.num_decodes = decodes,
+                  .context_tokens = prompt + static_cast<std::int64_t>(lengths.output_tokens / 2)};
+      if (prompts > 0) {
+        mix.num_prompts = std::max<std::int64_t>(1, std::llround(prompts));
+        mix.prompt_tokens = std::max<std::int64_t>(
+            1, std::llround(prompts * static_cast<double>(prompt)) / mix.num_prompts);
+      }
+      steps.push_back(mix);
+    }
+  }
+  return steps;
+}
+
+std::vector<double> step_prices(const ServingSearch& search, const PricedConfiguration& c) {
+  const serving::Replica& engine = c.one->deployment.replicas.front();
+  std::vector<double> prices;
+  if (engine.num_stages() > 1) return prices;
+  for (const StepMix& mix : compared_steps(search.lengths())) {
+    prices.push_back(step_s(*engine.cost, mix));
+  }
+  return prices;
+}
+
+/// How many times as long steps of an engine take as those of another, at least; of one that may
+/// hold more, or takes more in a step, nothing is known: 0.
+double slower_by(const std::vector<StepMix>& steps, const FleetEngine& engine,
+                 const FleetEngine& other, const Configuration& limits) {
+  const PricedConfiguration& own = *engine.priced;
+  const auto kv_tokens = [](const FleetEngine& e) {
+    return e.priced->one->deployment.replicas.front().kv_tokens();
+  };
+  if (engine.step_s.empty() || other.step_s.empty()) return 0;
+  if (own.max_num_seqs > limits.max_num_seqs || kv_tokens(engine) > kv_tokens(other) ||
+      own.max_num_batched_tokens > limits.max_num_batched_tokens) {
+    return 0;
+  }
+  double least = kInfinity;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const StepMix& mix = steps[i];
+    const bool is_possible =
+        mix.num_decodes <= own.max_num_seqs &&
+        mix.num_decodes + mix.num_prompts * mix.prompt_tokens <= own.max_num_batched_tokens;
+    if (is_possible) least = std::min(least, engine.step_s[i] / other.step_s[i]);
+  }
+  return least;
 }
 
 }  // namespace
@@ -163,8 +239,10 @@ void FleetColumns::add_kind(std::size_t model, const ServingRequest& request, co
         const auto placed = search.place({{priced, 1}});
         for (const std::size_t device : placed->front()) fit.devices[device] = 1;
       }
-      engines_.push_back(
-          {.search = searches_.size(), .priced = priced, .bound_per_s = bound_of(search, *priced)});
+      engines_.push_back({.search = searches_.size(),
+                          .priced = priced,
+                          .bound_per_s = bound_of(search, *priced),
+                          .step_s = step_prices(search, *priced)});
       kind.fits.push_back(std::move(fit));
     }
   };
@@ -213,6 +291,7 @@ bool FleetColumns::simulate(std::size_t column) {
   if (engine.is_known) return false;
   ServingSearch& search = searches_[engine.search]->search;
   ++num_simulated_;
+  const Configuration limits = *engine.priced;
   Refusal limited_by = simulate_alone(search, engine.priced);
   auto found = holding(search, engine.priced);
   if (found->rate_per_s > 0) found = tuned(search, std::move(found));
@@ -222,7 +301,25 @@ bool FleetColumns::simulate(std::size_t column) {
   engine.limited_by =
       engine.priced->found ? engine.priced->found->limited_by : std::move(limited_by.reason);
   engine.is_known = true;
+  if (engine.priced->found) bound_slower(columns_[column].model, engine, limits);
   return true;
+}
+
+void FleetColumns::bound_slower(std::size_t model, const FleetEngine& known,
+                                const Configuration& limits) {
+  // Other tokens of a step were not worth a change, which is at most so much.
+  const double most =
+      std::max(kWorthIt * known.rate_per_s, known.priced->found->fails_at_per_s.value_or(kInfinity));
+  const std::vector<StepMix> steps = compared_steps(searches_[known.search]->search.lengths());
+  for (const auto& kind : kinds_) {
+    if (kind->model != model) continue;
+    for (const Kind::Fit& fit : kind->fits) {
+      FleetEngine& other = engines_[fit.engine];
+      if (other.is_known) continue;
+      const double slower = slower_by(steps, other, known, limits);
+      if (slower >= 1) other.bound_per_s = std::min(other.bound_per_s, most / slower);
+    }
+  }
 }
 
 }  // namespace tessera::solver

@@ -23,8 +23,9 @@ constexpr double kLastWord_s = 0.4;
 // after.
 constexpr double kShareOfRound = 0.1, kShareOfLast = 0.9;
 
-// Rounds that take longer are not followed by one of what is known alone.
-constexpr double kCheap_s = 2;
+// Of the gap that is asked for, what linear programmes of what is known and of what may be may
+// differ by; placements are of whole replicas, which needs the rest.
+constexpr double kShareOfGap = 0.5;
 
 /// Ends what is under way in a search of configurations, whatever that catches.
 struct Stopped {};
@@ -78,10 +79,12 @@ class LazyPricing {
       if (request_.reserve_nodes > 0 && start_.empty()) {
         FleetInstance relaxed = master_.instance();
         relaxed.reserve_nodes = 0;
-        FleetMaster master(std::move(relaxed));
-        followers_.push_back(&master);
-        rounds(master);
-        followers_.pop_back();
+        FleetMaster master(std::move(relaxed)), known(of_known(master.instance()));
+        relaxed_ = &master;
+        known_ = &known;
+        explore(master, known);
+        is_explored_ = true;
+        relaxed_ = nullptr;
       }
       const std::optional<FleetPlacement> least = least_moved();
       FleetAnswer answer = rounds(master_);
@@ -153,18 +156,73 @@ class LazyPricing {
   /// is left. @throws Stopped
   FleetAnswer rounds(FleetMaster& master) {
     FleetMaster known(of_known(master.instance()));
-    followers_.push_back(&known);
+    known_ = &known;
     FleetAnswer answer = rounds(master, known);
-    followers_.pop_back();
+    known_ = nullptr;
     return answer;
   }
 
+  /// Simulates what the linear programme is made of, what most money depends on first, until all
+  /// of it is known, or what is known does as well to within a share of the gap. @throws Stopped
+  void explore(FleetMaster& master, const FleetMaster& known) {
+    while (true) {
+      const FleetRelaxation all = master.relaxed(options_of(clock_.left_s()));
+      if (!all.bound) return;
+      raise_bound(*all.bound);
+      const FleetRelaxation sure = known.relaxed(options_of(clock_.left_s()));
+      if (sure.bound && apart(*sure.bound, *all.bound) <= kShareOfGap * request_.gap) return;
+      std::optional<std::size_t> first;
+      double most = 0;
+      for (std::size_t c = 0; c < all.copies.size(); ++c) {
+        const FleetColumn& column = columns_.columns()[c];
+        const FleetEngine& engine = columns_.engine_of(column);
+        const double value = all.copies[c] * engine.most_per_s() * all.model_prices[column.model];
+        if (engine.is_known || value <= most) continue;
+        first = c;
+        most = value;
+      }
+      if (!first) return;
+      ++pricing_.rounds;
+      simulate(*first);
+    }
+  }
+
+  bool is_rate() const { return request_.objective == FleetObjective::rate; }
+
+  /// The best of what is known, where it is as good as was asked for.
+  std::optional<FleetAnswer> good_enough() {
+    if (!sure_) return std::nullopt;
+    FleetAnswer answer = *sure_;
+    answer.bound.reset();
+    judge(answer);
+    if (!answer.gap || *answer.gap > request_.gap) return std::nullopt;
+    answer.status = FleetStatus::gap_reached;
+    return answer;
+  }
+
+  /// The same after another look at what is known.
+  std::optional<FleetAnswer> good_enough(FleetMaster& known, double time_limit_s) {
+    if (!bound_) return std::nullopt;
+    FleetOptions options = options_of(time_limit_s);
+    options.enough =
+        is_rate() ? *bound_ / (1 + request_.gap) : *bound_ / std::max(1e-9, 1 - request_.gap);
+    FleetAnswer found = solve(known, std::move(options));
+    if (found.objective && (!sure_ || is_better(*found.objective, *sure_->objective))) {
+      sure_ = std::move(found);
+    }
+    return good_enough();
+  }
+
   FleetAnswer rounds(FleetMaster& master, FleetMaster& known) {
+    if (!is_explored_) explore(master, known);
+    if (request_.gap > 0) {
+      if (auto sure = good_enough(known, clock_.left_s() * kShareOfRound)) return *std::move(sure);
+    }
     double share = kShareOfRound;
     while (true) {
       ++pricing_.rounds;
       const double before_s = clock_.elapsed_s();
-      FleetAnswer answer = solve(master, clock_.left_s() * share);
+      FleetAnswer answer = solve(master, options_of(clock_.left_s() * share));
       const double took_s = clock_.elapsed_s() - before_s;
       judge(answer);
       if (answer.status == FleetStatus::interrupted) throw Stopped{};
@@ -177,16 +235,11 @@ class LazyPricing {
       if (request_.on_incumbent) {
         request_.on_incumbent({*answer.objective, bound_, clock_.elapsed_s(), "master"});
       }
+      // With the bound that this gave, or with what it uses, what is known may do.
+      if (auto sure = good_enough()) return *std::move(sure);
       if (simulate_used(answer.placement)) {
-        if (took_s > kCheap_s) continue;
-        // What is known may be good enough already, whatever else could still be a little better.
-        FleetAnswer sure = solve(known, std::min(clock_.left_s() * kShareOfRound, took_s + 0.1));
-        sure.bound.reset();
-        judge(sure);
-        if (!sure.placement.empty() && sure.gap && *sure.gap <= request_.gap) {
-          sure.status = FleetStatus::gap_reached;
-          return sure;
-        }
+        const double limit_s = std::min(clock_.left_s() * kShareOfRound, took_s + 0.1);
+        if (auto sure = good_enough(known, limit_s)) return *std::move(sure);
         continue;
       }
       const bool is_done = answer.gap && *answer.gap <= request_.gap;
@@ -197,9 +250,8 @@ class LazyPricing {
     }
   }
 
-  FleetAnswer solve(FleetMaster& master, double time_limit_s) {
+  FleetAnswer solve(FleetMaster& master, FleetOptions options) {
     const double before_s = clock_.elapsed_s();
-    FleetOptions options = options_of(time_limit_s);
     if (request_.round) {
       options.round = [&](const std::vector<double>& copies) {
         return request_.round(copies, master.instance());
@@ -211,19 +263,25 @@ class LazyPricing {
     return answer;
   }
 
+  void raise_bound(double bound) {
+    if (!bound_ || is_better(*bound_, bound)) bound_ = bound;
+  }
+
+  /// Whether `a` is the better objective.
+  bool is_better(double a, double b) const { return is_rate() ? a > b : a < b; }
+
+  static double apart(double objective, double bound) {
+    if (objective == bound) return 0;
+    return std::fabs(objective - bound) / std::fabs(objective);
+  }
+
   /// The gap to the best bound so far: rates only fall, so that what was a bound stays one.
   void judge(FleetAnswer& answer) {
-    const bool is_rate = request_.objective == FleetObjective::rate;
-    if (answer.bound &&
-        (!bound_ || (is_rate ? *answer.bound < *bound_ : *answer.bound > *bound_))) {
-      bound_ = answer.bound;
-    }
+    if (answer.bound) raise_bound(*answer.bound);
     answer.bound = bound_;
     answer.gap.reset();
     if (!answer.objective || !bound_) return;
-    const double apart = std::fabs(*answer.objective - *bound_);
-    if (apart == 0) answer.gap = 0;
-    if (*answer.objective != 0) answer.gap = apart / std::fabs(*answer.objective);
+    if (*answer.objective != 0 || *bound_ == 0) answer.gap = apart(*answer.objective, *bound_);
     const bool was_cut = answer.status == FleetStatus::time_limit;
     if (was_cut && answer.gap && *answer.gap <= request_.gap) {
       answer.status = FleetStatus::gap_reached;
@@ -234,13 +292,14 @@ class LazyPricing {
     const double before_s = clock_.elapsed_s();
     clock_.poll();
     if (!columns_.simulate(column)) return;
-    const std::size_t engine = columns_.columns()[column].engine;
     for (std::size_t c = 0; c < columns_.columns().size(); ++c) {
-      const FleetColumn& other = columns_.columns()[c];
-      if (other.engine != engine) continue;
-      const double rate = columns_.engine_of(other).rate_per_s;
-      master_.set_rates(c, {rate});
-      for (FleetMaster* follower : followers_) follower->set_rates(c, {rate});
+      const FleetEngine& engine = columns_.engine_of(columns_.columns()[c]);
+      const double most = engine.most_per_s();
+      if (master_.instance().columns[c].rate.front() != most) {
+        master_.set_rates(c, {most});
+        if (relaxed_ != nullptr) relaxed_->set_rates(c, {most});
+      }
+      if (engine.is_known && known_ != nullptr) known_->set_rates(c, {most});
     }
     pricing_.simulated_s += clock_.elapsed_s() - before_s;
   }
@@ -277,7 +336,7 @@ class LazyPricing {
     options.time_limit_s = kLastWord_s;
     options.threads = request_.threads;
     options.seed = request_.seed;
-    options.start = last_known_;
+    options.start = sure_ ? sure_->placement : last_known_;
     FleetAnswer answer = master.solve(options);
     answer.lack.reset();
     answer.bound = bound_;
@@ -294,8 +353,11 @@ class LazyPricing {
   FleetPlacement last_known_;  ///< of columns that were simulated
   std::int64_t num_leaving_ = 0;
   FleetMaster master_;
-  std::vector<FleetMaster*> followers_;  ///< others with the same columns
+  FleetMaster* relaxed_ = nullptr;  ///< without the reserve, while that is solved
+  FleetMaster* known_ = nullptr;    ///< with what is known alone
+  bool is_explored_ = false;
   std::optional<double> bound_;
+  std::optional<FleetAnswer> sure_;  ///< the best of what is known
 };
 
 void check(const FleetRequest& request, const std::string& path) {

@@ -174,7 +174,8 @@ struct FleetIncumbent {
 };
 
 struct FleetOptions {
-  double gap = 0.01;  ///< to stop at; nothing is proven closer than 1e-6
+  double gap = 0.01;                  ///< to stop at; nothing is proven closer than 1e-6
+  std::optional<double> enough = {};  ///< an objective to stop at, whatever the bound
   double time_limit_s = 60;
   std::int64_t threads = 0;  ///< the search takes one, whatever is given here
   std::int64_t seed = 1;

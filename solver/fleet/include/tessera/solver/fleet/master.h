@@ -1,10 +1,18 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "tessera/solver/fleet/fleet.h"
 
 namespace tessera::solver {
+
+/// Of the linear programme: what no placement passes, and what it is made of.
+struct FleetRelaxation {
+  std::optional<double> bound;       ///< absent: not even that has a solution
+  std::vector<double> copies;        ///< [column]
+  std::vector<double> model_prices;  ///< [model] what one more request/s costs
+};
 
 /// Solves an instance, again and again while its columns come and their rates fall.
 class FleetMaster {
@@ -24,6 +32,9 @@ class FleetMaster {
   /// nothing. The answer depends on the instance, the options and that start, on time only where
   /// the limit cut it short. @throws Error{solver} when the library fails, and what callbacks threw
   FleetAnswer solve(const FleetOptions& options);
+
+  /// The linear programme alone, which is soon solved.
+  FleetRelaxation relaxed(const FleetOptions& options) const;
 
  private:
   FleetInstance instance_;

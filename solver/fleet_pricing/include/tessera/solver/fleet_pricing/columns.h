@@ -30,7 +30,10 @@ struct FleetColumn {
 struct FleetEngine {
   std::size_t search = 0;
   std::shared_ptr<PricedConfiguration> priced;
-  double bound_per_s = 0;       ///< that no run of it passes
+  double bound_per_s = 0;  ///< that no run of it passes
+  /// What steps of one list take on it, the same list for all engines of a model, if it has one
+  /// stage.
+  std::vector<double> step_s = {};
   bool is_known = false;        ///< simulated; then it sustains
   double rate_per_s = 0;        ///< within the SLO
   std::string limited_by = {};  ///< what breaks above
@@ -79,7 +82,8 @@ class FleetColumns {
   /// Who is asked during simulations from now on; may throw.
   void set_poll(std::function<void()> poll) { *poll_ = std::move(poll); }
 
-  /// Finds what the engine of a column sustains, where that is not known. Says whether it was not.
+  /// Finds what the engine of a column sustains, where that is not known, and bounds by it those
+  /// that are slower in every step and hold no more. Says whether it was not.
   bool simulate(std::size_t column);
 
  private:
@@ -89,6 +93,7 @@ class FleetColumns {
   void add_kind(std::size_t model, const ServingRequest& request, const NodeKind& its,
                 std::int64_t nodes, Kind& kind);
   void add_model(std::size_t model, const std::vector<NodeKind>& classes);
+  void bound_slower(std::size_t model, const FleetEngine& known, const Configuration& limits);
 
   std::shared_ptr<std::function<void()>> poll_ = std::make_shared<std::function<void()>>();
   std::vector<NamedModel> models_;
