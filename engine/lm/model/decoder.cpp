@@ -71,7 +71,7 @@ void Decoder::need_all() const {
 
 std::string Decoder::describe_layer(std::int64_t layer_index) const {
   need_layers(layer_index, layer_index + 1);
-  return layers_[static_cast<std::size_t>(layer_index)].matrices->qkv->describe();
+  return layers_[static_cast<std::size_t>(layer_index)].matrices->describe();
 }
 
 int Decoder::num_threads() const { return request_.num_threads; }
@@ -89,18 +89,50 @@ const DecoderCache& Decoder::own(KvCache& cache) const {
   return *own;
 }
 
-void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
-  const Description& d = shared_->description;
-  const Backend& backend = *shared_->backend;
-  const std::int64_t width = shared_->embedding->shape.back();
+// [tokens][columns of the table], as they are in the file.
+Memory Decoder::token_rows(const Step& step, const weights::TensorInfo& table) const {
+  const std::int64_t width = table.shape.back();
   std::vector<float> rows(static_cast<std::size_t>(step.num_tokens * width));
   for (std::int64_t t = 0; t < step.num_tokens; ++t) {
     const std::span<float> row(rows.data() + t * width, static_cast<std::size_t>(width));
     const std::int64_t token = step.tokens[static_cast<std::size_t>(t)];
-    weights::read_f32(*shared_->weights, *shared_->embedding, token * width, row);
-    check_embedding(*shared_->embedding, token, row);
+    if (token >= table.shape.front()) {
+      refuse(ErrorCode::out_of_range, "tokens", "token {}, and {} has {} rows", token,
+             quote(table.name, 100), table.shape.front());
+    }
+    weights::read_f32(*shared_->weights, table, token * width, row);
+    check_embedding(table, token, row);
   }
-  const Memory memory = backend.upload(rows.data(), step.num_tokens * width * 4);
+  return shared_->backend->upload(rows.data(), step.num_tokens * width * 4);
+}
+
+// What each layer gets by token: a row of a table of its own, and a part of what the embedding
+// makes, which is the same wherever the model was cut.
+void Decoder::make_layer_inputs(Pass& pass) const {
+  if (shared_->layer_embedding == nullptr) return;
+  const Description& d = shared_->description;
+  const Backend& backend = pass.backend;
+  const Step& step = pass.step;
+  const std::int64_t width = layer_input_width(d.shape.layer(0)), hidden = d.shape.hidden_size;
+  const std::int64_t all = d.shape.num_layers * width;
+  const Memory embedded = token_rows(step, *shared_->embedding);
+  const Rows2d x = rows_of(embedded, step.num_tokens, hidden);
+  backend.scale(d.embedding_scale / std::sqrt(static_cast<float>(hidden)), x);
+  pass.layer_inputs = pass.buffer(all);
+  backend.multiply(*shared_->layer_projection, x, pass.layer_inputs);
+  const Rows2d by_layer{pass.layer_inputs.data, step.num_tokens * d.shape.num_layers, width, width};
+  backend.norm(shared_->layer_projection_norm, by_layer, by_layer);
+  const Memory own = token_rows(step, *shared_->layer_embedding);
+  backend.scale(std::sqrt(static_cast<float>(width)), rows_of(own, step.num_tokens, all));
+  backend.add(rows_of(own, step.num_tokens, all), pass.layer_inputs);
+  backend.scale(1 / std::sqrt(2.0f), pass.layer_inputs);
+}
+
+void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
+  const Description& d = shared_->description;
+  const Backend& backend = *shared_->backend;
+  const std::int64_t width = shared_->embedding->shape.back();
+  const Memory memory = token_rows(step, *shared_->embedding);
   const Rows2d embedded = rows_of(memory, step.num_tokens, width);
   if (shared_->project_in != nullptr) {
     backend.multiply(*shared_->project_in, embedded, hidden);
@@ -134,6 +166,7 @@ void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
            request_.attention_elsewhere, shape().name);
   }
   try {
+    make_layer_inputs(pass);
     for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);
   } catch (...) {
     if (request_.reducer != nullptr) request_.reducer->abort();  // nobody waits for this rank

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "latent_attention.h"
 #include "share.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
@@ -38,17 +39,34 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
   layers_.resize(num_layers);
   for (std::int64_t index = first_layer_; index < last_layer_; ++index) {
     const LayerShape& layer = description.shape.layer(index);
+    if (layer.shares_kv) {
+      layers_[static_cast<std::size_t>(index)] =
+          layers_[static_cast<std::size_t>(kv_source(description.shape, index))];
+      continue;
+    }
     std::vector<Array>& arrays = arrays_[static_cast<std::size_t>(index)];
-    if (has_state(layer)) {
-      state_bytes_ = kCountBytes + 4 * description.state_numbers();
+    if (layer.state) {
+      const std::int64_t numbers =
+          std::visit([](const auto& form) { return form.state_numbers(); }, *description.state);
+      state_bytes_ = kCountBytes + 4 * numbers;
       add(arrays, num_blocks * state_bytes_);
       for (std::int32_t block = 0; block < num_blocks; ++block)
         std::memcpy(arrays.back().block(block), &kNoState, kCountBytes);
     }
-    const std::int64_t heads =
-        which == KvHeads::own ? own_kv_heads(request, layer) : heads_elsewhere(request, layer);
-    kernels::KvBlocks blocks{nullptr,    nullptr,    nullptr, nullptr,       type_of(request),
-                             num_blocks, block_size, heads,   layer.head_dim};
+    // A latent is one head for all, and its values are its keys.
+    const auto latent = latent_widths(layer);
+    const std::int64_t heads = latent                  ? 1
+                               : which == KvHeads::own ? own_kv_heads(request, layer)
+                                                       : heads_elsewhere(request, layer);
+    kernels::KvBlocks blocks{nullptr,
+                             nullptr,
+                             nullptr,
+                             nullptr,
+                             type_of(request),
+                             num_blocks,
+                             block_size,
+                             heads,
+                             latent ? latent->kept() : layer.head_dim};
     if (heads == 0) {
       layers_[static_cast<std::size_t>(index)] = blocks;
       continue;
@@ -56,11 +74,11 @@ DecoderCache::DecoderCache(const Description& description, const LoadRequest& re
     const std::int64_t bytes = kernels::kv_bytes(blocks);
     if (bytes <= 0) refuse(ErrorCode::unsupported, "cache", "heads of {} features", layer.head_dim);
     blocks.keys = add(arrays, bytes);
-    blocks.values = add(arrays, bytes);
+    blocks.values = latent ? blocks.keys : add(arrays, bytes);
     if (blocks.type == kernels::KvType::int8) {
       const std::int64_t scales = num_blocks * block_size * heads * 4;
       blocks.key_scale = static_cast<float*>(add(arrays, scales));
-      blocks.value_scale = static_cast<float*>(add(arrays, scales));
+      blocks.value_scale = latent ? blocks.key_scale : static_cast<float*>(add(arrays, scales));
     }
     layers_[static_cast<std::size_t>(index)] = blocks;
   }

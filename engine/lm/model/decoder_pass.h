@@ -12,6 +12,10 @@ inline Rows2d rows_of(const Memory& memory, std::int64_t rows, std::int64_t colu
 }
 
 struct Decoder::Pass {
+  struct Room {
+    Memory memory;
+    std::int64_t columns = 0;
+  };
   Pass(const Step& batch, const DecoderCache& kv, const Backend& device, const ModelShape& shape,
        Rows2d states)
       : step(batch), cache(kv), backend(device), hidden(states) {
@@ -19,10 +23,14 @@ struct Decoder::Pass {
     out = buffer(shape.hidden_size);
   }
   /// Kept until the pass ends.
-  Rows2d buffer(std::int64_t columns, std::int64_t rows = 0) {
-    if (rows == 0) rows = hidden.rows;
-    memory.push_back(backend.allocate(rows * columns * 4));
-    return rows_of(memory.back(), rows, columns);
+  Rows2d buffer(std::int64_t columns) {
+    memory.push_back(backend.allocate(hidden.rows * columns * 4));
+    return rows_of(memory.back(), hidden.rows, columns);
+  }
+  /// A row for each token in a room that layers use one after the other: what was in it goes.
+  Rows2d in(Room& room, std::int64_t columns) const {
+    if (room.columns < columns) room = {backend.allocate(hidden.rows * columns * 4), columns};
+    return rows_of(room.memory, hidden.rows, columns);
   }
   void see(std::int64_t layer_index, std::string_view linear, Rows2d inputs) const {
     if (observer == nullptr) return;
@@ -38,7 +46,8 @@ struct Decoder::Pass {
   const DecoderCache& cache;
   const Backend& backend;
   Rows2d hidden, normed, out;
-  Rows2d qkv, attention, inner, second, query, gate;  ///< made when a layer needs them
+  Room qkv, attention, inner, second, query, gate, absorbed, read, values;  ///< made when needed
+  Rows2d layer_inputs;  ///< [rows][layers x width] of what layers get by token; or none
   const Observer* observer = nullptr;
   std::vector<Memory> memory;
 };

@@ -114,8 +114,8 @@ class DeltaNetMixer final : public StateMixer {
   std::int64_t columns() const override { return net_.columns(); }
   std::int64_t outputs() const override { return net_.values(); }
 
-  void run(Rows2d in, float* state, Rows2d out, int num_threads) const override {
-    kernels::for_slices(num_threads, net_.num_key_heads, 1,
+  void run(Rows2d in, float* state, Rows2d out, const MixerTools& tools) const override {
+    kernels::for_slices(tools.num_threads, net_.num_key_heads, 1,
                         [&](std::int64_t first, std::int64_t last) {
                           for (std::int64_t index = first; index < last; ++index) {
                             Head head(net_, weights_, state, index);

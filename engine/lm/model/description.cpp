@@ -58,6 +58,7 @@ class Reader {
     read_routing();
     read_positions();
     read_state();
+    scale_scores_of_latents();
     return std::move(description_);
   }
 
@@ -86,6 +87,17 @@ class Reader {
 
   double number(const Setting& setting) {
     if (setting.key == nullptr) return setting.value;
+    if (const std::string_view key = setting.key; key.find('.') != std::string_view::npos) {
+      const std::string list(key.substr(0, key.find('.')));
+      if (fields_.has(list.c_str()) && fields_.at(list.c_str()).is_array()) {
+        const auto numbers =
+            json_numbers(fields_.at(list.c_str()), fields_.path_of(list.c_str()), -kMost, kMost);
+        const auto index =
+            static_cast<std::size_t>(std::stoi(std::string(key.substr(list.size() + 1))));
+        if (index < numbers.size()) return numbers[index];
+        refuse(fields_.path_of(list.c_str()), "{} numbers, where one more belongs", numbers.size());
+      }
+    }
     return at(setting.key, [&](JsonFields& fields, const char* key) {
       return fields.number(key, -kMost, 1e12, setting.value);
     });
@@ -123,6 +135,9 @@ class Reader {
     d.places = is_on(family_.norms_first) ? family_.places : NormPlaces::after_sums;
     d.parallel = is_on(family_.parallel);
     d.shared_norm = d.parallel && family_.shared_norm;
+    d.value_norm = family_.value_norm;
+    d.layer_scale = family_.layer_scale;
+    d.experts_beside_network = is_on(family_.experts_beside_network);
     if (shape_.family == "falcon") {
       d.parallel = d.parallel || is_on({.key = "new_decoder_architecture"});
       d.shared_norm = d.parallel && !has(weights::Part::ffn_norm);
@@ -149,6 +164,22 @@ class Reader {
                                               : single(family_.embedding_scale);
     d.residual_scale = single(family_.residual_scale);
     d.logit_scale = static_cast<float>(number(family_.logit_scale) / number(family_.logit_divisor));
+    d.attention_in_scale = single(family_.attention_in_scale);
+    d.attention_out_scale = single(family_.attention_out_scale);
+    d.key_scale = single(family_.key_scale);
+    d.state_in_scale = single(family_.state_in_scale);
+    d.state_out_scale = single(family_.state_out_scale);
+    d.gate_scale = single(family_.gate_scale);
+    d.down_scale = single(family_.down_scale);
+    if (const char* key = family_.state_part_scales; key != nullptr && fields_.has(key)) {
+      constexpr std::size_t kParts = 5;
+      for (const double scale : json_numbers(fields_.at(key), fields_.path_of(key), -kMost, kMost))
+        d.state_part_scales.push_back(static_cast<float>(scale));
+      if (d.state_part_scales.size() != kParts) {
+        refuse(fields_.path_of(key), "{} numbers, where {} belong", d.state_part_scales.size(),
+               kParts);
+      }
+    }
   }
 
   void read_activation() {
@@ -174,35 +205,79 @@ class Reader {
 
   void read_routing() {
     const Routing& routing = family_.routing;
-    const char* groups = routing.groups;
-    if (groups != nullptr && fields_.integer(groups, 1, kExpertsRange.high, 1) > 1) {
-      refuse(ErrorCode::unsupported, fields_.path_of(groups),
-             "experts that are chosen by groups can be planned, not run; only 1 is understood");
-    }
     description_.routing = {.sigmoid = routing.sigmoid,
                             .corrected = routing.corrected,
                             .normalise = is_on(routing.normalise),
                             .scale = single(routing.scale),
                             .shared_gate = routing.shared_gate};
+    if (routing.groups != nullptr) read_groups(routing);
+  }
+
+  void read_groups(const Routing& routing) {
+    RoutingRule& rule = description_.routing;
+    const Choice& where = routing.grouped_where;
+    if (where.key != nullptr && fields_.text(where.key, "") != where.word) return;
+    rule.num_groups = fields_.integer(routing.groups, 1, kExpertsRange.high, 1);
+    if (rule.num_groups == 1) return;
+    rule.active_groups =
+        fields_.integer(routing.active_groups, 1, rule.num_groups, rule.num_groups);
+    rule.best_of_group = routing.best_of_group;
+    for (const LayerShape& layer : shape_.layer_classes) {
+      for (const LinearShape& linear : layer.linears) {
+        if (linear.name != "experts.down_proj") continue;
+        const std::int64_t size = linear.num_copies / rule.num_groups;
+        if (linear.num_copies % rule.num_groups == 0 && size >= rule.best_of_group &&
+            size * rule.active_groups >= linear.num_active)
+          continue;
+        refuse(fields_.path_of(routing.groups),
+               "{} experts, of which a token visits {}, do not come in {} groups of which {} are "
+               "chosen",
+               linear.num_copies, linear.num_active, rule.num_groups, rule.active_groups);
+      }
+    }
   }
 
   void read_state() {
     description_.output_gate = family_.output_gate;
-    std::string made;  // the first matrix of a state
-    for (std::int64_t i = 0; i < shape_.num_layers && made.empty(); ++i) {
-      const StateLinears linears = state_linears(shape_.layer(i));
-      if (!linears.in.empty()) made = linears.in.front();
+    description_.latent_epsilon = single(family_.latent_epsilon);
+    const LayerState* state = nullptr;
+    for (const LayerShape& layer : shape_.layer_classes)
+      if (layer.state) state = &*layer.state;
+    if (state == nullptr) return;
+    switch (state->kind) {
+      case StateKind::gated_delta_net:
+        description_.state = delta_net();
+        return;
+      case StateKind::mamba:
+        description_.state = mamba();
+        return;
+      case StateKind::mamba2:
+        description_.state = mamba2();
+        return;
+      case StateKind::short_convolution:
+        description_.state =
+            GatedConvolution{.channels = state->num_heads,
+                             .kernel = state->convolution_values / state->num_heads + 1};
+        return;
+      case StateKind::linear_attention:
+        break;
     }
-    if (made.empty()) return;
-    const auto size = [&](const char* key, SizeRange range) {
-      return fields_.integer(key, range.low, range.high);
-    };
-    if (made == "mamba.in_proj") return read_mamba2();
-    DeltaNet net{.num_key_heads = size("linear_num_key_heads", kHeadsRange),
-                 .num_value_heads = size("linear_num_value_heads", kHeadsRange),
-                 .key_dim = size("linear_key_head_dim", kHeadDimRange),
-                 .value_dim = size("linear_value_head_dim", kHeadDimRange),
-                 .kernel = size("linear_conv_kernel_dim", {1, 1024}),
+    refuse(ErrorCode::unsupported, path_, "layers of {} can be planned, not run",
+           name_of(state->kind));
+  }
+
+  std::int64_t state_size(const char* key, SizeRange range,
+                          std::optional<std::int64_t> fallback = {}) {
+    return fallback ? fields_.integer(key, range.low, range.high, *fallback)
+                    : fields_.integer(key, range.low, range.high);
+  }
+
+  DeltaNet delta_net() {
+    DeltaNet net{.num_key_heads = state_size("linear_num_key_heads", kHeadsRange),
+                 .num_value_heads = state_size("linear_num_value_heads", kHeadsRange),
+                 .key_dim = state_size("linear_key_head_dim", kHeadDimRange),
+                 .value_dim = state_size("linear_value_head_dim", kHeadDimRange),
+                 .kernel = state_size("linear_conv_kernel_dim", {1, 1024}),
                  .by_head = family_.state_by_head && !weights_.is_gguf(),
                  .steps_by_head = family_.state_by_head,
                  .tiled = weights_.is_gguf() && is_on({.key = "value_heads_tiled"})};
@@ -210,26 +285,65 @@ class Reader {
       refuse(fields_.path_of("linear_num_value_heads"), "{} heads do not split over the {} of keys",
              net.num_value_heads, net.num_key_heads);
     }
-    description_.delta_net = net;
+    return net;
   }
 
-  void read_mamba2() {
-    const auto size = [&](const char* key, SizeRange range, std::int64_t fallback) {
-      return fields_.integer(key, range.low, range.high, fallback);
-    };
-    const std::int64_t heads = size("mamba_n_heads", kHeadsRange, 128);
-    const std::int64_t inner = shape_.hidden_size * size("mamba_expand", {1, 64}, 2);
-    const bool written = fields_.has("mamba_d_head") && fields_.at("mamba_d_head").is_number();
+  // The sizes that the shape has been made of, which has checked them.
+  const LinearShape& linear_of_state(std::string_view name) const {
+    for (const LayerShape& layer : shape_.layer_classes) {
+      for (const LinearShape& linear : layer.linears)
+        if (linear.name == name) return linear;
+    }
+    throw Error(ErrorCode::internal, "a state without its matrices");
+  }
+
+  Mamba mamba() const {
+    const LinearShape &x = linear_of_state("mamba.x_proj"),
+                      &step = linear_of_state("mamba.dt_proj");
+    const std::int64_t inner = x.in_features;
+    std::int64_t kept = 0;
+    for (const LayerShape& layer : shape_.layer_classes)
+      if (layer.state) kept = layer.state->convolution_values;
+    return {.inner = inner,
+            .state = (x.out_features - step.in_features) / 2,
+            .rank = step.in_features,
+            .kernel = kept / inner + 1,
+            .normed = family_.normed_state_inputs};
+  }
+
+  // [least, most], of which transformers writes infinity as {"__float__": "Infinity"}. That of
+  // time_step_min, which transformers alone applies to the steps of prompts, but not of single
+  // tokens, is left: neither the models' own code nor llama.cpp has it.
+  void read_step_limit(Mamba2& mamba) {
+    if (!fields_.has("time_step_limit")) return;
+    const Json& limits = fields_.at("time_step_limit");
+    const std::string path = fields_.path_of("time_step_limit");
+    const bool pair = limits.is_array() && limits.size() == 2;
+    const bool open = pair && (limits[1].is_object() || limits[1].is_null() ||
+                               (limits[1].is_number() && std::isinf(limits[1].get<double>())));
+    const auto numbers = json_numbers(open ? Json::array({limits[0]}) : limits, path, 0, kMost);
+    if (!pair) refuse(path, "{} numbers, where the least and the most belong", numbers.size());
+    mamba.least_step = static_cast<float>(numbers[0]);
+    if (!open) mamba.most_step = static_cast<float>(numbers[1]);
+  }
+
+  Mamba2 mamba2() {
+    const Mamba2Keys& keys = family_.mamba2;
+    const std::int64_t heads = state_size(keys.num_heads, kHeadsRange, 128);
+    const std::int64_t inner = linear_of_state("mamba.out_proj").in_features;
     Mamba2 mamba{.num_heads = heads,
-                 .head_dim = written ? size("mamba_d_head", kHeadDimRange, 64) : inner / heads,
-                 .num_groups = size("mamba_n_groups", kHeadsRange, 1),
-                 .state = size("mamba_d_state", kHeadDimRange, 256),
-                 .kernel = size("mamba_d_conv", {1, 1024}, 4)};
+                 .head_dim = inner / heads,
+                 .num_groups = state_size(keys.num_groups, kHeadsRange, keys.usual_groups),
+                 .state = state_size(keys.state, kHeadDimRange, keys.usual_state),
+                 .kernel = state_size(keys.kernel, {1, 1024}, 4),
+                 .gate_last = is_on(keys.gate_last)};
     if (mamba.num_heads % mamba.num_groups != 0) {
-      refuse(fields_.path_of("mamba_n_groups"), "{} heads do not split over {} groups",
+      refuse(fields_.path_of(keys.num_groups), "{} heads do not split over {} groups",
              mamba.num_heads, mamba.num_groups);
     }
-    description_.mamba2 = mamba;
+    read_step_limit(mamba);
+    mamba.norm_groups = !is_on(keys.norm) ? 0 : keys.normed_by_groups ? mamba.num_groups : 1;
+    return mamba;
   }
 
   void read_positions() {
@@ -246,16 +360,17 @@ class Reader {
       d.positions = Positions::none;
     if (d.positions != Positions::rotary) return;
     // llama.cpp's converter permutes the rows of these, for pairs that lie side by side.
-    d.interleaved = family_.interleaved || (weights_.is_gguf() && is_on({.key = "rows_permuted"}));
+    d.interleaved =
+        is_on(family_.interleaved) || (weights_.is_gguf() && is_on({.key = "rows_permuted"}));
     const bool local = family_.local_theta.key != nullptr;
-    add_rope(usual_rope(local ? "full_attention" : nullptr));
+    add_rope(usual_rope(local ? "full_attention" : nullptr, false));
     if (local || family_.plain_in_windows) add_local_rope(local);
     choose_rotary_layers();
   }
 
   // Layers with a window turn by frequencies without scaling, of a base of their own or the same.
   void add_local_rope(bool own_base) {
-    RopeRequest local = usual_rope("sliding_attention");
+    RopeRequest local = usual_rope("sliding_attention", true);
     if (own_base)
       local.theta = rope_number("rope_theta", "sliding_attention", number(family_.local_theta));
     description_.ropes.push_back(make_rope(local, Json(), path_));
@@ -305,24 +420,51 @@ class Reader {
     return JsonFields(*parameters, path_ + ": rope_parameters").number(key, 1e-9, kMost, fallback);
   }
 
-  RopeRequest usual_rope(const char* layer_type) {
+  // Heads of layers with a window may have another width.
+  std::int64_t head_dim(bool windowed) const {
+    for (const LayerShape& layer : shape_.layer_classes) {
+      if (layer.attends() && layer.attention_window.has_value() == windowed) return layer.head_dim;
+    }
+    return shape_.head_dim;
+  }
+
+  RopeRequest usual_rope(const char* layer_type, bool windowed) {
     layer_type_ = layer_type;
     const auto written = [&](const Setting& setting, double most) {
       return fields_.number(setting.key, 1e-9, most, setting.value);
     };
     const double part =
         rope_number("partial_rotary_factor", layer_type, written(family_.rotary_part, 1));
-    std::int64_t width = static_cast<std::int64_t>(static_cast<double>(shape_.head_dim) * part);
+    // Where a part of the pairs turns in proportion, all of them are turned, the others by nothing.
+    const Json* parameters = rope_parameters(layer_type);
+    const bool all = parameters != nullptr && parameters->is_object() &&
+                     parameters->value("rope_type", "") == "proportional";
+    std::int64_t width = head_dim(windowed);
+    if (!all) width = static_cast<std::int64_t>(static_cast<double>(width) * part);
+    const LayerShape* latent = nullptr;
+    for (const LayerShape& layer : shape_.layer_classes)
+      if (layer.latent_width) latent = &layer;
+    if (latent != nullptr) width = latent->rope_width.value_or(0);
     const char* width_key = weights_.is_gguf() ? "rotary_dim" : family_.rotary_width;
-    if (width_key != nullptr && fields_.has(width_key))
+    if (latent == nullptr && width_key != nullptr && fields_.has(width_key))
       width = fields_.integer(width_key, 2, shape_.head_dim);
     return {.width = width,
+            .part = all ? part : 1,
             .theta = rope_number("rope_theta", layer_type, written(family_.theta, 1e12)),
             .max_context_tokens = fields_.integer("max_position_embeddings", 1, kTokensRange.high,
                                                   shape_.max_context_tokens),
             .original_tokens =
                 fields_.integer("original_max_position_embeddings", 1, kTokensRange.high, 0),
             .factors = {}};
+  }
+
+  // YaRN's temperature is in the scores where the rotary part is not all of a key.
+  void scale_scores_of_latents() {
+    const bool latents = std::ranges::any_of(shape_.layer_classes, [](const LayerShape& layer) {
+      return layer.latent_width.has_value();
+    });
+    if (latents && !description_.ropes.empty())
+      description_.attention_scale *= static_cast<float>(description_.ropes.front().score_factor);
   }
 
   void add_rope(RopeRequest request) {
@@ -355,14 +497,52 @@ class Reader {
 }  // namespace
 
 StateLinears state_linears(const LayerShape& layer) {
-  const auto has = [&](const char* name) {
-    return std::ranges::any_of(layer.linears,
-                               [&](const LinearShape& linear) { return linear.name == name; });
-  };
-  if (has("linear_attn.in_proj_qkvz"))
-    return {{"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"}, "linear_attn.out_proj"};
-  if (has("mamba.in_proj") && !has("mamba.x_proj")) return {{"mamba.in_proj"}, "mamba.out_proj"};
+  if (!layer.state) return {};
+  switch (layer.state->kind) {
+    case StateKind::gated_delta_net:
+      return {.in = {"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"},
+              .inner = {},
+              .out = "linear_attn.out_proj"};
+    case StateKind::mamba:
+      return {.in = {"mamba.in_proj"},
+              .inner = {"mamba.x_proj", "mamba.dt_proj"},
+              .out = "mamba.out_proj"};
+    case StateKind::mamba2:
+      return {.in = {"mamba.in_proj"}, .inner = {}, .out = "mamba.out_proj"};
+    case StateKind::short_convolution:
+      return {.in = {"conv.in_proj"}, .inner = {}, .out = "conv.out_proj"};
+    case StateKind::linear_attention:
+      break;
+  }
   return {};
+}
+
+bool has_linear(const LayerShape& layer, std::string_view name) {
+  return std::ranges::any_of(layer.linears,
+                             [&](const LinearShape& linear) { return linear.name == name; });
+}
+
+bool feeds_forward(const LayerShape& layer) {
+  return has_linear(layer, "down_proj") || has_linear(layer, "experts.down_proj");
+}
+
+std::int64_t layer_input_width(const LayerShape& layer) {
+  for (const LinearShape& linear : layer.linears)
+    if (linear.name == "per_layer_input.in_proj") return linear.out_features;
+  return 0;
+}
+
+std::int64_t kv_source(const ModelShape& shape, std::int64_t layer_index) {
+  const LayerShape& layer = shape.layer(layer_index);
+  if (!layer.shares_kv) return layer_index;
+  for (std::int64_t i = layer_index - 1; i >= 0; --i) {
+    const LayerShape& other = shape.layer(i);
+    if (other.attends() && !other.shares_kv &&
+        other.attention_window.has_value() == layer.attention_window.has_value())
+      return i;
+  }
+  refuse(shape.name, "layer {} attends to keys of an earlier layer of its kind, and there is none",
+         layer_index);
 }
 
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,

@@ -17,6 +17,9 @@ namespace tessera::lm {
 /// How experts are chosen: Routing of the family, with what the file says.
 struct RoutingRule {
   bool sigmoid = false;
+  /// Experts come in groups, of which so many are chosen first, by the sum of so many of their
+  /// best.
+  std::int64_t num_groups = 1, active_groups = 1, best_of_group = 1;
   bool corrected = false;
   bool normalise = true;
   float scale = 1;
@@ -54,30 +57,38 @@ struct Description {
   bool sinks = false;           ///< a score per head that no token has
   float logit_softcap = 0;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
+  float attention_in_scale = 1, attention_out_scale = 1, key_scale = 1;
+  float state_in_scale = 1, state_out_scale = 1, gate_scale = 1, down_scale = 1;
+  std::vector<float> state_part_scales;  ///< gates, inputs, B, C, steps of Mamba 2; or empty
 
   kernels::Activation activation = kernels::Activation::silu;
   bool squared = false;        ///< what the activation gives is multiplied by its input: relu2
   float activation_limit = 0;  ///< gpt-oss's clamped SwiGLU instead; 0: not
   RoutingRule routing;
 
-  bool output_gate = false;  ///< a gate beside each query, for what its head gives
-  /// Of the layers that have one in place of attention.
-  std::optional<DeltaNet> delta_net = {};
-  std::optional<Mamba2> mamba2 = {};
-  bool has_state() const { return delta_net || mamba2; }
-  std::int64_t state_numbers() const {
-    return delta_net ? delta_net->state_numbers() : mamba2->state_numbers();
-  }
+  bool value_norm = false;              ///< of each head's values, without weights
+  bool experts_beside_network = false;  ///< each behind norms of its own
+  bool layer_scale = false;             ///< what leaves a layer is multiplied by its own number
+  bool output_gate = false;             ///< a gate beside each query, for what its head gives
+  float latent_epsilon = 0;             ///< of the norms of latents
+  /// Of the layers that have one, in place of attention or beside it.
+  std::optional<StateForm> state = {};
 };
 
-/// The matrices of a layer that mixes tokens by a state: what makes its inputs of the hidden state,
-/// and what makes a hidden state of its outputs. None where the layer attends.
+/// The names of StateMatrices of a layer; none where it keeps no state.
 struct StateLinears {
-  std::vector<std::string> in;
+  std::vector<std::string> in, inner;
   std::string out;
 };
 StateLinears state_linears(const LayerShape& layer);
-inline bool has_state(const LayerShape& layer) { return !state_linears(layer).in.empty(); }
+bool has_linear(const LayerShape& layer, std::string_view name);
+/// It has a network, or experts.
+bool feeds_forward(const LayerShape& layer);
+/// Of what a layer gets by token beside the hidden state; 0: nothing.
+std::int64_t layer_input_width(const LayerShape& layer);
+/// The layer whose keys and values one attends to: itself, or the last of its kind that has any.
+/// @throws Error{invalid_argument} where there is none
+std::int64_t kv_source(const ModelShape& shape, std::int64_t layer_index);
 
 /// What attention has of a layer's heads beside keys and values; on the device, from the first of
 /// the heads that attend. Either may be null.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "description.h"
+#include "latent_attention.h"
 #include "share.h"
 #include "state_mixer.h"
 #include "tessera/linear/linear.h"
@@ -22,11 +23,19 @@ struct Network {
 
 /// The matrices of a layer that have a form.
 struct Matrices {
+  /// Of attention. Of latent attention: queries, or their latent, beside the latent of all heads.
   std::shared_ptr<const Linear> qkv, output;
-  std::vector<Network> networks;  ///< one, or the experts
+  std::shared_ptr<const Linear> query;              ///< of a latent; or null
+  std::shared_ptr<const LatentHeads> latent_heads;  ///< or null
+  StateMatrices state;
+  std::vector<Network> networks;  ///< one, the experts, or none
   std::vector<Network> shared;    ///< none, or the expert that every token visits
+  Network layer_input;  ///< into the width of what the layer gets by token, and back; or null
+  /// Where experts lie in a space of their own; or null.
+  std::shared_ptr<const Linear> into_experts, from_experts;
 
   std::int64_t bytes() const;
+  std::string describe() const;  ///< of the first one
 };
 
 struct NetworkBias {
@@ -35,12 +44,18 @@ struct NetworkBias {
 
 /// All else.
 struct LayerParts {
-  NormWeights attention_norm, ffn_norm, attention_post_norm, ffn_post_norm, q_norm, k_norm;
-  Memory qkv_bias, output_bias, sinks;
+  NormWeights attention_norm, ffn_norm, attention_post_norm, ffn_post_norm, q_norm, k_norm, v_norm;
+  NormWeights query_latent_norm, latent_norm, layer_input_norm;
+  /// Of experts beside a network: what it gives, what they read and give, what their router reads.
+  NormWeights network_post_norm, experts_norm, experts_post_norm, router_norm;
+  std::vector<float> expert_scale;  ///< [experts] that their shares are multiplied by; or empty
+  float layer_scale = 1;
+  Memory qkv_bias, output_bias, state_in_bias, state_out_bias, sinks;
+  Memory into_experts_bias, from_experts_bias;
   std::vector<NetworkBias> biases;  ///< of each of Matrices::networks
   NetworkBias shared_bias;
   std::shared_ptr<const Linear> router, shared_gate;
-  std::shared_ptr<const StateMixer> mixer;  ///< in place of attention; or null
+  std::shared_ptr<const StateMixer> mixer;  ///< in place of attention, or beside it; or null
   Memory router_bias;
   std::vector<float> correction;  ///< [experts] added to their scores for the choice; or empty
   std::int64_t num_parameters = 0;
@@ -97,6 +112,12 @@ class TensorReader {
   NormWeights head_norm(weights::Part part, std::int64_t layer_index, std::int64_t num_heads,
                         std::int64_t head_dim) const;
   std::shared_ptr<const StateMixer> mixer(std::int64_t layer_index) const;
+  NormWeights latent_norm(weights::Part part, std::int64_t layer_index, std::int64_t width) const;
+  void read_attention(std::int64_t layer_index, LayerParts& parts) const;
+  void read_router_of_its_own(std::int64_t layer_index, std::int64_t num_experts,
+                              LayerParts& parts) const;
+  void leave_unused_keys(std::int64_t layer_index) const;
+  void read_state(std::int64_t layer_index, LayerParts& parts) const;
   void read_routing(std::int64_t layer_index, std::int64_t num_experts, LayerParts& parts) const;
   Memory stacked_bias(const std::vector<weights::LinearWeight>& parts, Cut cut) const;
   std::vector<std::int64_t> rows_of_share(const std::vector<weights::LinearWeight>& parts) const;

@@ -166,8 +166,8 @@ void TensorReader::read_routing(std::int64_t layer_index, std::int64_t num_exper
 }
 
 std::shared_ptr<const StateMixer> TensorReader::mixer(std::int64_t layer_index) const {
-  const std::optional<DeltaNet>& net = description_.delta_net;
-  const std::optional<Mamba2>& mamba = description_.mamba2;
+  const StateForm& form = *description_.state;
+  const StateCounts counts = std::visit([](const auto& one) { return one.counts(); }, form);
   const auto read = [&](Part part) {
     const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
     if (!found) {
@@ -178,24 +178,109 @@ std::shared_ptr<const StateMixer> TensorReader::mixer(std::int64_t layer_index) 
     }
     return *found;
   };
-  const std::int64_t channels = net ? net->channels() : mamba->channels();
-  const std::int64_t heads = net ? net->num_value_heads : mamba->num_heads;
   const auto numbers = [&](Part part, std::int64_t count) {
-    return values(*read(part).weight, count);
+    return count == 0 ? std::vector<float>() : values(*read(part).weight, count);
   };
   StateWeights weights;
-  weights.convolution =
-      numbers(Part::state_convolution, channels * (net ? net->kernel : mamba->kernel));
+  weights.convolution = numbers(Part::state_convolution, counts.channels * counts.kernel);
   if (const TensorInfo* bias = read(Part::state_convolution).bias)
-    weights.convolution_bias = values(*bias, channels);
-  weights.decay = numbers(Part::state_decay, heads);
+    weights.convolution_bias = values(*bias, counts.channels);
+  weights.decay = numbers(Part::state_decay, counts.decay);
   // llama.cpp's converter has taken the exponent, and the sign.
   for (float& decay : weights.decay) decay = weights_->is_gguf() ? -decay : std::exp(decay);
-  weights.step_bias = numbers(Part::state_step_bias, heads);
-  if (mamba) weights.skip = numbers(Part::state_skip, heads);
-  weights.norm = numbers(Part::state_norm, net ? net->value_dim : mamba->inner());
+  weights.step_bias = numbers(Part::state_step_bias, counts.step_bias);
+  weights.skip = numbers(Part::state_skip, counts.skip);
+  weights.norm = numbers(Part::state_norm, counts.norm);
+  weights.step_norm = numbers(Part::state_step_norm, counts.step_norm);
+  weights.b_norm = numbers(Part::state_b_norm, counts.state_norm);
+  weights.c_norm = numbers(Part::state_c_norm, counts.state_norm);
   weights.epsilon = description_.norm_epsilon;
-  return net ? make_mixer(*net, std::move(weights)) : make_mixer(*mamba, std::move(weights));
+  return std::visit([&](const auto& one) { return make_mixer(one, std::move(weights)); }, form);
+}
+
+NormWeights TensorReader::latent_norm(Part part, std::int64_t layer_index,
+                                      std::int64_t width) const {
+  NormWeights found = norm(part, layer_index, width);
+  found.epsilon = description_.latent_epsilon;
+  return found;
+}
+
+void TensorReader::read_attention(std::int64_t layer_index, LayerParts& parts) const {
+  const LayerShape& layer = description_.shape.layer(layer_index);
+  if (const auto latent = latent_widths(layer)) {
+    for (const LinearShape& linear : layer.linears) {
+      if (linear.name == "q_a_proj")
+        parts.query_latent_norm =
+            latent_norm(Part::query_latent_norm, layer_index, linear.out_features);
+    }
+    parts.latent_norm = latent_norm(Part::latent_norm, layer_index, latent->rank);
+  } else if (description_.qk_norm != QkNorm::none) {
+    parts.q_norm = head_norm(Part::q_norm, layer_index, layer.num_heads, layer.head_dim);
+    if (!layer.shares_kv)
+      parts.k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
+  }
+  if (description_.value_norm && !layer.shares_kv) {
+    const std::vector<float> ones(static_cast<std::size_t>(layer.head_dim), 1.0f);
+    parts.v_norm = {.weight = backend_->upload(ones.data(), layer.head_dim * 4),
+                    .bias = nullptr,
+                    .epsilon = description_.norm_epsilon};
+  }
+  parts.qkv_bias = stacked_bias(
+      find(layer_index, layer.latent_width ? kLatentInputs : kAttentionInputs), Cut::rows);
+  parts.output_bias = stacked_bias(find(layer_index, Names{"o_proj"}), Cut::columns);
+  if (!description_.sinks) return;
+  const auto sinks = weights::find_part(*weights_, description_.shape, Part::sinks, layer_index);
+  if (!sinks) {
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no attention sinks of layer {} of {}; the checkpoint is not whole", layer_index,
+           quote(description_.shape.name, 100));
+  }
+  const auto numbers = values(*sinks->weight, layer.num_heads);
+  parts.sinks = backend_->upload(numbers.data() + share_.first(layer.num_heads),
+                                 share_.of(layer.num_heads) * 4);
+}
+
+void TensorReader::read_state(std::int64_t layer_index, LayerParts& parts) const {
+  const StateLinears state = state_linears(description_.shape.layer(layer_index));
+  parts.mixer = mixer(layer_index);
+  parts.state_in_bias = stacked_bias(find(layer_index, state.in), Cut::rows);
+  parts.state_out_bias = stacked_bias(find(layer_index, Names{state.out}), Cut::columns);
+}
+
+// Some files hold keys and values of layers that attend to those of others.
+void TensorReader::leave_unused_keys(std::int64_t layer_index) const {
+  leave({Part::k_norm}, layer_index);
+  for (const LinearWeight& query : find(layer_index, Names{"q_proj"})) {
+    for (const char letter : {'k', 'v'}) {
+      std::string stem = stem_of(query.tensor->name);
+      const std::size_t at = stem.find_last_of('q');
+      if (at == std::string::npos) continue;
+      stem[at] = letter;
+      const std::scoped_lock lock(used_->mutex);
+      used_->stems.insert(stem);
+    }
+  }
+}
+
+// A router that norms the hidden state by a scale of its own, and a scale of each expert.
+void TensorReader::read_router_of_its_own(std::int64_t layer_index, std::int64_t num_experts,
+                                          LayerParts& parts) const {
+  const std::int64_t hidden = description_.shape.hidden_size;
+  const auto read = [&](Part part, std::int64_t count) {
+    const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+    if (found) return values(*found->weight, count);
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}, of the router of layer {} of {}; the checkpoint is not whole",
+           weights::names_of_part(*weights_, description_.shape, part, layer_index).front(),
+           layer_index, quote(description_.shape.name, 100));
+  };
+  std::vector<float> scale = read(Part::router_scale, hidden);
+  for (float& number : scale) number /= std::sqrt(static_cast<float>(hidden));
+  parts.router_norm = {.weight = backend_->upload(scale.data(), hidden * 4),
+                       .bias = nullptr,
+                       .epsilon = description_.norm_epsilon,
+                       .rms = true};
+  parts.expert_scale = read(Part::expert_scale, num_experts);
 }
 
 std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) const {
@@ -203,27 +288,18 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
   const LayerShape& layer = shape.layer(layer_index);
   auto parts = std::make_shared<LayerParts>();
   used_->numbers = 0;
+  const bool mixes = layer.attends() || layer.state, feeds = feeds_forward(layer);
   const auto own_norm = [&](Part part) { return norm(part, layer_index, shape.hidden_size); };
   if (description_.places != NormPlaces::after) {
-    parts->attention_norm = own_norm(Part::attention_norm);
-    if (!description_.shared_norm) parts->ffn_norm = own_norm(Part::ffn_norm);
+    if (mixes) parts->attention_norm = own_norm(Part::attention_norm);
+    if (feeds && !description_.shared_norm) parts->ffn_norm = own_norm(Part::ffn_norm);
   }
   if (description_.places == NormPlaces::after || description_.places == NormPlaces::both) {
-    parts->attention_post_norm = own_norm(Part::attention_post_norm);
-    parts->ffn_post_norm = own_norm(Part::ffn_post_norm);
+    if (mixes) parts->attention_post_norm = own_norm(Part::attention_post_norm);
+    if (feeds) parts->ffn_post_norm = own_norm(Part::ffn_post_norm);
   }
-  const StateLinears state = state_linears(layer);
-  if (!state.in.empty()) {
-    parts->mixer = mixer(layer_index);
-  } else if (description_.qk_norm != QkNorm::none) {
-    parts->q_norm = head_norm(Part::q_norm, layer_index, layer.num_heads, layer.head_dim);
-    parts->k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
-  }
-  const bool attends = state.in.empty();
-  parts->qkv_bias = stacked_bias(
-      find(layer_index, attends ? Names{"q_proj", "k_proj", "v_proj"} : state.in), Cut::rows);
-  parts->output_bias =
-      stacked_bias(find(layer_index, Names{attends ? "o_proj" : state.out}), Cut::columns);
+  if (layer.attends()) read_attention(layer_index, *parts);
+  if (layer.state) read_state(layer_index, *parts);
   const auto network_bias = [&](const Names& in, const char* down, std::int64_t copy = 0) {
     return NetworkBias{stacked_bias(find(layer_index, in, copy), Cut::rows),
                        stacked_bias(find(layer_index, Names{down}, copy), Cut::columns)};
@@ -236,23 +312,29 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
                                         "shared_expert.down_proj");
     }
   }
+  parts->into_experts_bias = stacked_bias(find(layer_index, Names{"latent.in_proj"}), Cut::rows);
+  parts->from_experts_bias =
+      stacked_bias(find(layer_index, Names{"latent.out_proj"}), Cut::columns);
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     parts->biases.push_back(
         network_bias({"experts.gate_proj", "experts.up_proj"}, "experts.down_proj", expert));
   }
-  if (num_experts == 0)
+  if (num_experts == 0 && feeds)
     parts->biases.push_back(network_bias({"gate_proj", "up_proj"}, "down_proj"));
   if (num_experts > 0) read_routing(layer_index, num_experts, *parts);
-  if (description_.sinks && attends) {
-    const auto sinks = weights::find_part(*weights_, shape, Part::sinks, layer_index);
-    if (!sinks) {
-      refuse(ErrorCode::not_found, quote(weights_->path(), 300),
-             "no attention sinks of layer {} of {}; the checkpoint is not whole", layer_index,
-             quote(shape.name, 100));
-    }
-    const auto numbers = values(*sinks->weight, layer.num_heads);
-    parts->sinks = backend_->upload(numbers.data() + share_.first(layer.num_heads),
-                                    share_.of(layer.num_heads) * 4);
+  if (layer_input_width(layer) > 0) parts->layer_input_norm = own_norm(Part::layer_input_norm);
+  if (num_experts > 0 && description_.experts_beside_network) {
+    parts->network_post_norm = own_norm(Part::network_post_norm);
+    parts->experts_norm = own_norm(Part::experts_norm);
+    parts->experts_post_norm = own_norm(Part::experts_post_norm);
+    read_router_of_its_own(layer_index, num_experts, *parts);
+  }
+  if (layer.shares_kv) leave_unused_keys(layer_index);
+  if (description_.layer_scale) {
+    // A buffer, which nobody counts with the parameters; 1 where the file has none.
+    const auto scale = weights::find_part(*weights_, shape, Part::layer_scale, layer_index);
+    if (scale) parts->layer_scale = values(*scale->weight, 1).front();
+    if (scale) --used_->numbers;
   }
   if (used_->numbers != layer.other_parameters) {
     refuse(quote(weights_->path(), 300),

@@ -134,8 +134,24 @@ void load_head(Decoder::Shared& shared, const LoadRequest& request, const Held& 
     shared.final_norm = reader.norm(Part::final_norm, 0, shape.hidden_size);
 }
 
+// Every part of the model makes what its layers get by token: the tables stay in the file.
+void load_layer_inputs(Decoder::Shared& shared, const LoadRequest& request) {
+  const ModelShape& shape = shared.description.shape;
+  const std::int64_t width = layer_input_width(shape.layer(0));
+  if (width == 0) return;
+  const TensorReader& reader = *shared.reader;
+  const std::int64_t all = shape.num_layers * width;
+  shared.embedding = &reader.table(Part::token_embedding, shape.vocab_size, embedding_width(shape));
+  shared.layer_embedding =
+      &reader.table(Part::layer_embedding, shape.layer_embedding_parameters / all, all);
+  shared.layer_projection =
+      reader.matrix(Part::layer_projection, 0, all, shape.hidden_size, form_beside(request));
+  shared.layer_projection_norm = reader.norm(Part::layer_projection_norm, 0, width);
+}
+
 void load_beside(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
   const Description& d = shared.description;
+  load_layer_inputs(shared, request);
   if (!d.alibi_slopes.empty()) {
     const std::int64_t heads = d.shape.num_heads;
     shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data() + shared.share.first(heads),
@@ -189,6 +205,14 @@ void check_layers(const LoadRequest& request, const ModelShape& shape) {
     refuse(ErrorCode::out_of_range, "layers", "[{}, {}) of the {} layers of {}",
            request.first_layer, request.last_layer, shape.num_layers, shape.name);
   }
+  for (std::int64_t index = request.first_layer; index < request.last_layer; ++index) {
+    const std::int64_t source = kv_source(shape, index);
+    if (source >= request.first_layer) continue;
+    refuse(ErrorCode::unsupported, "layers",
+           "layer {} of {} attends to the keys of layer {}, and [{}, {}) has the one without the "
+           "other; cut the model before or after both",
+           index, shape.name, source, request.first_layer, request.last_layer);
+  }
   if (request.layers.empty()) return;
   if (static_cast<std::int64_t>(request.layers.size()) != shape.num_layers) {
     refuse("bitwidths", "{} for the {} layers of {}", request.layers.size(), shape.num_layers,
@@ -224,10 +248,11 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
   shared->share = share_of(kept);
   shared->description = describe(*shared->weights, shape);
   shared->backend = std::move(backend);
-  if (shared->description.has_state() && !shared->backend->is_host()) {
+  for (const LayerShape& layer : shape.layer_classes) {
+    if (shared->backend->is_host() || (!layer.state && !layer.latent_width)) continue;
     refuse(ErrorCode::unsupported, "device",
-           "{} has layers with a state, which run on the CPU; {} has no kernels for them",
-           shape.name, shared->backend->name());
+           "{} has layers with {}, which run on the CPU; {} has no kernels for them", shape.name,
+           layer.state ? "a state" : "latents of all heads", shared->backend->name());
   }
   shared->load_tokens = std::move(load_tokens);
   shared->reader = std::make_unique<TensorReader>(shared->weights, shared->description,

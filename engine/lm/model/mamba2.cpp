@@ -17,7 +17,7 @@ class Mamba2Mixer final : public StateMixer {
   std::int64_t columns() const override { return mamba_.columns(); }
   std::int64_t outputs() const override { return mamba_.inner(); }
 
-  void run(Rows2d in, float* state, Rows2d out, int num_threads) const override {
+  void run(Rows2d in, float* state, Rows2d out, const MixerTools& tools) const override {
     const std::int64_t channels = mamba_.channels();
     std::vector<float> mixed(static_cast<std::size_t>(in.rows * channels));
     const auto& bias = weights_.convolution_bias;
@@ -25,14 +25,14 @@ class Mamba2Mixer final : public StateMixer {
                                        bias.empty() ? nullptr : bias.data(), state};
     constexpr std::int64_t kChannels = 64;  // of a slice
     kernels::for_slices(
-        num_threads, channels, kChannels, [&](std::int64_t first, std::int64_t last) {
+        tools.num_threads, channels, kChannels, [&](std::int64_t first, std::int64_t last) {
           for (std::int64_t row = 0; row < in.rows; ++row) {
             convolution.take(in.data + row * in.stride + mamba_.inner() + first, first,
                              last - first, mixed.data() + row * channels + first);
           }
         });
     float* states = state + (mamba_.kernel - 1) * channels;
-    kernels::for_slices(num_threads, mamba_.num_heads, 1,
+    kernels::for_slices(tools.num_threads, mamba_.num_heads, 1,
                         [&](std::int64_t first, std::int64_t last) {
                           for (std::int64_t head = first; head < last; ++head)
                             run_head(head, in, mixed, states, out);
@@ -52,8 +52,9 @@ class Mamba2Mixer final : public StateMixer {
       const float* x = mixed.data() + row * channels + head * mamba_.head_dim;
       const float* b = mixed.data() + row * channels + mamba_.inner() + group * width;
       const float* c = b + mamba_.num_groups * width;
-      const float step = softplus(in.data[row * in.stride + mamba_.inner() + channels + head] +
-                                  weights_.step_bias[at]);
+      float step = softplus(in.data[row * in.stride + mamba_.inner() + channels + head] +
+                            weights_.step_bias[at]);
+      step = std::clamp(step, mamba_.least_step, mamba_.most_step);
       const float decay = std::exp(-weights_.decay[at] * step);
       float* to = out.data + row * out.stride + head * mamba_.head_dim;
       for (std::int64_t d = 0; d < mamba_.head_dim; ++d) {
@@ -70,13 +71,21 @@ class Mamba2Mixer final : public StateMixer {
   }
 
   void gate(const float* gates, float* out) const {
+    const std::int64_t inner = mamba_.inner();
+    const auto open = [&] {
+      for (std::int64_t i = 0; i < inner; ++i) out[i] *= gates[i] * sigmoid(gates[i]);
+    };
+    if (!mamba_.gate_last) open();
+    for (std::int64_t group = 0; group < mamba_.norm_groups; ++group) norm(group, out);
+    if (mamba_.gate_last) open();
+  }
+
+  void norm(std::int64_t group, float* out) const {
+    const std::int64_t width = mamba_.inner() / mamba_.norm_groups, first = group * width;
     float sum = 0;
-    for (std::int64_t i = 0; i < mamba_.inner(); ++i) {
-      out[i] *= gates[i] * sigmoid(gates[i]);
-      sum += out[i] * out[i];
-    }
-    const float factor = 1 / std::sqrt(sum / static_cast<float>(mamba_.inner()) + weights_.epsilon);
-    for (std::int64_t i = 0; i < mamba_.inner(); ++i)
+    for (std::int64_t i = first; i < first + width; ++i) sum += out[i] * out[i];
+    const float factor = 1 / std::sqrt(sum / static_cast<float>(width) + weights_.epsilon);
+    for (std::int64_t i = first; i < first + width; ++i)
       out[i] *= factor * weights_.norm[static_cast<std::size_t>(i)];
   }
 

@@ -63,6 +63,7 @@ void scale_yarn(Rope& rope, JsonFields& fields, const RopeRequest& request) {
   const double usual =
       mscale && mscale_all ? magnitude(*mscale) / magnitude(*mscale_all) : magnitude(1);
   rope.attention_factor = fields.number("attention_factor", 1e-6, 1e6, usual);
+  if (mscale_all) rope.score_factor = magnitude(*mscale_all) * magnitude(*mscale_all);
 }
 
 // A factor for each pair, in sequences up to the length of training and past it.
@@ -118,6 +119,14 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
   if (type == "linear") {
     const double factor = fields.number("factor", 1e-6, 1e6);
     for (double& frequency : rope.inverse_frequencies) frequency /= factor;
+  } else if (type == "proportional") {
+    const double factor = fields.number("factor", 1e-6, 1e6, 1);
+    const auto turning =
+        static_cast<std::size_t>(std::floor(request.part * static_cast<double>(request.width)) / 2);
+    for (std::size_t i = 0; i < rope.inverse_frequencies.size(); ++i) {
+      double& frequency = rope.inverse_frequencies[i];
+      frequency = i < turning ? frequency / factor : 0;
+    }
   } else if (type == "dynamic") {
     rope.factor = fields.number("factor", 1, 1e6, 1);
     if (request.width > 2 && rope.factor > 1) rope.short_tokens = request.max_context_tokens;
@@ -129,7 +138,8 @@ Rope make_rope(const RopeRequest& request, const Json& scaling, const std::strin
     scale_longrope(rope, fields, request);
   } else if (type != "default") {
     refuse(ErrorCode::unsupported, fields.path_of("rope_type"),
-           "{} is not understood; known: default, linear, dynamic, llama3, longrope, yarn",
+           "{} is not understood; known: default, linear, dynamic, llama3, longrope, proportional, "
+           "yarn",
            quote(type));
   }
   return rope;

@@ -13,6 +13,7 @@ struct Rope {
   std::int64_t width = 0;                   ///< features of a head that are rotated, even
   std::vector<double> inverse_frequencies;  ///< [width / 2], radians per position
   double attention_factor = 1;              ///< cosines and sines are multiplied by it (YaRN)
+  double score_factor = 1;  ///< and scores of latents, of whose keys only a part turns (DeepSeek)
 
   /// Of sequences longer than so many tokens the frequencies are others; 0: of none. They go by
   /// the length when a token is computed, and keys in a cache stay as they were turned.
@@ -23,6 +24,7 @@ struct Rope {
 
 struct RopeRequest {
   std::int64_t width = 0;
+  double part = 1;  ///< of the pairs that turn, where the scaling is "proportional"
   double theta = 10000;
   std::int64_t max_context_tokens = 0;  ///< as the file writes it
   std::int64_t original_tokens = 0;     ///< original_max_position_embeddings beside the scaling; 0
@@ -32,7 +34,8 @@ struct RopeRequest {
 /// With the scaling that `scaling` asks for: null or "default", "linear" (positions divided by
 /// `factor`), "dynamic" (bases that grow with the sequence past the model's context), "llama3"
 /// (Llama 3.1's blend), "yarn" (Peng et al., arXiv:2309.00071, section 3.2), "longrope" (Ding et
-/// al., arXiv:2402.13753: factors per pair).
+/// al., arXiv:2402.13753: factors per pair), "proportional" (the first pairs turn, the others by
+/// 0).
 /// @throws Error{unsupported} for another rope_type, Error{invalid_argument} for its numbers
 Rope make_rope(const RopeRequest& request, const Json& scaling, const std::string& path);
 

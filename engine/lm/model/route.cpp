@@ -1,10 +1,34 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "shared.h"
 
 namespace tessera::lm {
+namespace {
+
+// Experts of the groups that are not chosen are out.
+void leave_groups(std::span<float> wanted, const RoutingRule& rule) {
+  const auto groups = static_cast<std::size_t>(rule.num_groups);
+  const std::size_t size = wanted.size() / groups;
+  std::vector<float> scores(groups), best(size);
+  for (std::size_t g = 0; g < groups; ++g) {
+    std::ranges::copy(wanted.subspan(g * size, size), best.begin());
+    std::ranges::sort(best, std::greater<>());
+    scores[g] = std::accumulate(best.begin(), best.begin() + rule.best_of_group, 0.0f);
+  }
+  std::vector<std::size_t> order(groups);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  for (auto g = static_cast<std::size_t>(rule.active_groups); g < groups; ++g)
+    std::ranges::fill(wanted.subspan(order[g] * size, size),
+                      -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
 
 Routes route(std::span<const float> scores, std::span<const float> correction,
              std::int64_t num_experts, std::int64_t num_active, const RoutingRule& rule) {
@@ -22,7 +46,10 @@ Routes route(std::span<const float> scores, std::span<const float> correction,
       sum += shares[e] = rule.sigmoid ? 1 / (1 + std::exp(-own[e])) : std::exp(own[e] - most);
     if (rule.sigmoid) sum = 1;
     for (std::size_t e = 0; e < experts; ++e)
-      wanted[e] = correction.empty() ? own[e] : shares[e] / sum + correction[e];
+      wanted[e] = correction.empty() && rule.num_groups == 1
+                      ? own[e]
+                      : shares[e] / sum + (correction.empty() ? 0 : correction[e]);
+    if (rule.num_groups > 1) leave_groups(wanted, rule);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order,
                              [&](std::size_t a, std::size_t b) { return wanted[a] > wanted[b]; });

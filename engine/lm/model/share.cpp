@@ -57,11 +57,12 @@ void check_share(const LoadRequest& request, const ModelShape& shape) {
            "{} tensor-parallel ranks share the heads already", request.ranks);
   }
   for (std::int64_t index = 0; index < shape.num_layers; ++index) {
-    if ((request.ranks == 1 && request.attention_elsewhere == 0) || !has_state(shape.layer(index)))
-      continue;
+    const LayerShape& layer = shape.layer(index);
+    const bool alone = request.ranks == 1 && request.attention_elsewhere == 0;
+    if (alone || (!layer.state && !layer.latent_width)) continue;
     refuse(ErrorCode::unsupported, request.ranks > 1 ? "ranks" : "attention_elsewhere",
-           "layer {} of {} keeps a state, which is not shared; run the model in one process", index,
-           shape.name);
+           "layer {} of {} keeps {}, which is not shared; run the model in one process", index,
+           shape.name, layer.state ? "a state" : "a latent of all heads");
   }
   for (std::int64_t index = request.first_layer; index < request.last_layer; ++index)
     check_layer(request.ranks, shape, index);

@@ -24,6 +24,11 @@ struct Decoder::Shared {
   std::optional<NormWeights> embedding_norm, final_norm;
   std::shared_ptr<const Linear> project_in, project_out, head;
   Memory head_bias, alibi_slopes;
+  /// Of what layers get by token (Gemma 4): [tokens][layers x width], read row by row as well, and
+  /// what makes the rest of it of the embedding.
+  const weights::TensorInfo* layer_embedding = nullptr;
+  std::shared_ptr<const Linear> layer_projection;
+  NormWeights layer_projection_norm;
 
   Decoder::TokensLoader load_tokens;
   mutable std::once_flag tokens_once;

@@ -12,12 +12,13 @@ inline float softplus(float x) {
   return x > kLinear ? x : std::log1p(std::exp(x));
 }
 
-/// Weighs each channel's last inputs, and takes silu of the sum.
+/// Weighs each channel's last inputs.
 struct ShortConvolution {
   std::int64_t channels = 0, kernel = 0;
   const float* weight = nullptr;  ///< [channels][kernel], oldest first
   const float* bias = nullptr;    ///< [channels], or null
   float* state = nullptr;         ///< [kernel - 1][channels], the inputs of before
+  bool activated = true;          ///< silu of the sum is taken
 
   /// One input of the channels [first, first + count), which is kept.
   void take(const float* in, std::int64_t first, std::int64_t count, float* out) const {
@@ -32,7 +33,7 @@ struct ShortConvolution {
         kept = i + 1 < before ? state[(i + 1) * channels + channel] : in[c];
       }
       if (bias != nullptr) sum += bias[channel];
-      out[c] = sum * sigmoid(sum);
+      out[c] = activated ? sum * sigmoid(sum) : sum;
     }
   }
 };

@@ -36,7 +36,16 @@ std::int64_t bytes_of(const std::vector<Network>& networks) {
 }  // namespace
 
 std::int64_t Matrices::bytes() const {
-  return qkv->bytes() + output->bytes() + bytes_of(networks) + bytes_of(shared);
+  std::int64_t bytes = bytes_of(networks) + bytes_of(shared);
+  for (const auto& linear : {qkv, output, query, state.in, state.out, into_experts, from_experts,
+                             layer_input.in, layer_input.down})
+    if (linear != nullptr) bytes += linear->bytes();
+  for (const auto& linear : state.inner) bytes += linear->bytes();
+  return latent_heads == nullptr ? bytes : bytes + latent_heads->bytes();
+}
+
+std::string Matrices::describe() const {
+  return (qkv != nullptr ? qkv : state.in != nullptr ? state.in : networks.front().in)->describe();
 }
 
 TensorReader::TensorReader(std::shared_ptr<const weights::Weights> weights,
@@ -108,23 +117,42 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
     return Network{make(in, Cut::rows, copy), make(Names{down}, Cut::columns, copy)};
   };
   auto matrices = std::make_shared<Matrices>();
-  const StateLinears state = state_linears(description_.shape.layer(layer_index));
-  const bool attends = state.in.empty();
-  matrices->qkv = make(attends ? Names{"q_proj", "k_proj", "v_proj"} : state.in, Cut::rows);
-  matrices->output = make(Names{attends ? "o_proj" : state.out}, Cut::columns);
+  const LayerShape& layer = description_.shape.layer(layer_index);
+  if (const auto widths = latent_widths(layer)) {
+    matrices->qkv = make(kLatentInputs, Cut::rows);
+    matrices->query = make({"q_b_proj"}, Cut::rows);
+    const auto both = make({"kv_b_proj"}, Cut::rows);
+    std::vector<float> numbers(static_cast<std::size_t>(both->out_features() * widths->rank));
+    both->dequantise(0, both->out_features(), numbers.data());
+    matrices->latent_heads =
+        std::make_shared<LatentHeads>(*widths, layer.num_heads, std::move(numbers));
+  } else if (layer.attends()) {
+    matrices->qkv = make(kAttentionInputs, Cut::rows);
+  }
+  if (layer.attends()) matrices->output = make({"o_proj"}, Cut::columns);
+  if (layer.state) {
+    const StateLinears names = state_linears(layer);
+    matrices->state = {make(names.in, Cut::rows), make({names.out}, Cut::columns), {}};
+    for (const std::string& name : names.inner)
+      matrices->state.inner.push_back(make({name}, Cut::rows));
+  }
   std::int64_t experts = 0;
-  for (const LinearShape& linear : description_.shape.layer(layer_index).linears) {
+  for (const LinearShape& linear : layer.linears) {
     if (linear.name == "experts.down_proj") experts = linear.num_copies;
     if (linear.name == "shared_expert.down_proj") {
       matrices->shared.push_back(network({"shared_expert.gate_proj", "shared_expert.up_proj"},
                                          "shared_expert.down_proj", 0));
     }
   }
+  matrices->layer_input = network({"per_layer_input.in_proj"}, "per_layer_input.out_proj", 0);
+  matrices->into_experts = make({"latent.in_proj"}, Cut::rows);
+  matrices->from_experts = make({"latent.out_proj"}, Cut::columns);
   for (std::int64_t expert = 0; expert < experts; ++expert) {
     matrices->networks.push_back(
         network({"experts.gate_proj", "experts.up_proj"}, "experts.down_proj", expert));
   }
-  if (experts == 0) matrices->networks.push_back(network({"gate_proj", "up_proj"}, "down_proj", 0));
+  if (experts == 0 && feeds_forward(layer))
+    matrices->networks.push_back(network({"gate_proj", "up_proj"}, "down_proj", 0));
   return matrices;
 }
 
@@ -221,10 +249,33 @@ void TensorReader::leave(std::initializer_list<Part> parts, std::int64_t layer_i
 }
 
 void TensorReader::leave_layer(std::int64_t layer_index) const {
-  leave({Part::attention_norm, Part::ffn_norm, Part::attention_post_norm, Part::ffn_post_norm,
-         Part::q_norm, Part::k_norm, Part::router, Part::router_correction,
-         Part::shared_expert_gate, Part::sinks, Part::state_convolution, Part::state_decay,
-         Part::state_step_bias, Part::state_skip, Part::state_norm},
+  leave({Part::attention_norm,
+         Part::ffn_norm,
+         Part::attention_post_norm,
+         Part::ffn_post_norm,
+         Part::q_norm,
+         Part::k_norm,
+         Part::router,
+         Part::router_correction,
+         Part::shared_expert_gate,
+         Part::sinks,
+         Part::query_latent_norm,
+         Part::latent_norm,
+         Part::state_convolution,
+         Part::state_decay,
+         Part::state_step_bias,
+         Part::state_skip,
+         Part::state_norm,
+         Part::state_step_norm,
+         Part::state_b_norm,
+         Part::state_c_norm,
+         Part::layer_input_norm,
+         Part::layer_scale,
+         Part::network_post_norm,
+         Part::experts_norm,
+         Part::experts_post_norm,
+         Part::router_scale,
+         Part::expert_scale},
         layer_index);
   if (description_.qk_norm == QkNorm::each_head) {
     const LayerShape& layer = description_.shape.layer(layer_index);

@@ -15,6 +15,10 @@ inline std::string stem_of(const std::string& name) {
   return name.substr(0, std::min(name.rfind('.'), name.find(".weight.")));
 }
 
+/// What reads the hidden state in attention, as one product; of those the layer has its own.
+inline const std::vector<std::string> kAttentionInputs = {"q_proj", "k_proj", "v_proj"};
+inline const std::vector<std::string> kLatentInputs = {"q_proj", "q_a_proj", "kv_a_proj"};
+
 struct TensorReader::Used {
   std::mutex mutex;
   std::set<std::string> stems;  ///< names without ".weight", ".bias", ".weight_packed"

@@ -82,6 +82,19 @@ void add_llamas(Table& table) {
   table["gemma"] = {"gemma", llama_spellings()};
   table["gemma2"] = {"gemma2", llama_spellings({kWindow, kAttentionCap, kFinalCap})};
   table["gemma3"] = {"gemma3_text", llama_spellings({kWindow})};
+  // What differs by layer is added by gguf_config.
+  table["gemma4"] = {
+      "gemma4_text",
+      llama_spellings({kWindow,
+                       kFinalCap,
+                       {"global_head_dim", "attention.key_length"},
+                       {"rope_local_base_freq", "rope.freq_base_swa", false},
+                       {"num_kv_shared_layers", "attention.shared_kv_layers", false},
+                       {"hidden_size_per_layer_input", "embedding_length_per_layer_input", false},
+                       {"num_experts", "expert_count", false},
+                       {"top_k_experts", "expert_used_count", false},
+                       {"moe_intermediate_size", "expert_feed_forward_length", false}}),
+      {{"enable_moe_block", "blk.0.ffn_gate_inp.weight"}}};
 }
 
 void add_layer_norms(Table& table) {
@@ -229,10 +242,50 @@ void add_states(Table& table) {
     experts.push_back(one);
   table["qwen35moe"] = {"qwen3_5_moe_text", experts, {}, tiled};
   table["qwen3next"] = {"qwen3_next", experts, {}, {{"norm_topk_prob", true}}};
-  table["lfm2"] = {"lfm2", llama_spellings({{"conv_L_cache", "shortconv.l_cache"}}),
-                   {},     {{"block_auto_adjust_ff_dim", false}},
-                   false,  "full_attention",
+  const Spellings convolutions = {{"conv_L_cache", "shortconv.l_cache"},
+                                  {"norm_eps", "attention.layer_norm_rms_epsilon", false}};
+  table["lfm2"] = {"lfm2",
+                   llama_spellings(convolutions),
+                   {{"conv_bias", "blk.0.shortconv.in_proj.bias"}},
+                   {{"block_auto_adjust_ff_dim", false}},
+                   false,
+                   "full_attention",
                    "conv"};
+  table["lfm2moe"] = table["lfm2"];
+  table["lfm2moe"].model_type = "lfm2_moe";
+  for (const Spelling& one : {Spelling{"num_experts", "expert_count"}, kActive, kExpertWidth,
+                              Spelling{"num_dense_layers", "leading_dense_block_count"}})
+    table["lfm2moe"].spellings.push_back(one);
+  table["falcon-h1"] = {"falcon_h1",
+                        llama_spellings({{"mamba_d_ssm", "ssm.inner_size"},
+                                         {"mamba_d_conv", "ssm.conv_kernel"},
+                                         {"mamba_d_state", "ssm.state_size"},
+                                         {"mamba_n_groups", "ssm.group_count"},
+                                         {"mamba_n_heads", "ssm.time_step_rank"}}),
+                        {{"mamba_rms_norm", "blk.0.ssm_norm.weight"},
+                         {"mamba_conv_bias", "blk.0.ssm_conv1d.bias"},
+                         {"mamba_proj_bias", "blk.0.ssm_in.bias"},
+                         {"projectors_bias", "blk.0.ssm_out.bias"},
+                         {"attention_bias", "blk.0.attn_q.bias"},
+                         {"mlp_bias", "blk.0.ffn_down.bias"}},
+                        {{"mamba_norm_before_gate", false}}};
+  table["nemotron_h"] = {
+      "nemotron_h",
+      llama_spellings({{"layer_norm_epsilon", "attention.layer_norm_rms_epsilon", false},
+                       {"conv_kernel", "ssm.conv_kernel"},
+                       {"ssm_state_size", "ssm.state_size"},
+                       {"n_groups", "ssm.group_count"},
+                       {"mamba_num_heads", "ssm.time_step_rank"}})};
+  table["nemotron_h_moe"] = table["nemotron_h"];
+  for (const Spelling& one :
+       {Spelling{"n_routed_experts", "expert_count"}, kActive, kExpertWidth,
+        Spelling{"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+        Spelling{"moe_latent_size", "moe_latent_size", false},
+        Spelling{"n_group", "expert_group_count", false},
+        Spelling{"topk_group", "expert_group_used_count", false},
+        Spelling{"routed_scaling_factor", "expert_weights_scale", false},
+        Spelling{"norm_topk_prob", "expert_weights_norm", false}})
+    table["nemotron_h_moe"].spellings.push_back(one);
   table["jamba"] = {"jamba", llama_spellings({{"num_experts", "expert_count"},
                                               kActive,
                                               {"mamba_d_conv", "ssm.conv_kernel"},

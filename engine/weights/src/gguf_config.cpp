@@ -117,6 +117,7 @@ class Translation {
     }
     if (prefix_ == "chatglm") add_head_width(config);
     if (prefix_ == "deepseek2") add_latents(config);
+    if (prefix_ == "gemma4") add_unlike_heads(config);
     const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
     const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
     if (config.contains("linear_num_value_heads") && heads > 0 && inner % heads == 0)
@@ -139,8 +140,65 @@ class Translation {
       if (own.is_number_integer() && own > most) most = own;
     }
     if (!types.empty()) config["layer_types"] = types;
-    config["num_key_value_heads"] = most;
+    if (prefix_ != "gemma4") config["num_key_value_heads"] = most;
     if (prefix_ == "jamba") add_periods(*heads, config);
+    if (prefix_.starts_with("nemotron_h")) add_blocks(config);
+  }
+
+  // Of a number by layer, or one for all.
+  std::int64_t number_of_layer(const std::string& key, std::int64_t layer) const {
+    const Json* found = find(key);
+    if (found == nullptr || !found->is_array()) return number_of(key);
+    const auto at = static_cast<std::size_t>(layer);
+    return at < found->size() && (*found)[at].is_number_integer() ? (*found)[at].get<std::int64_t>()
+                                                                  : 0;
+  }
+
+  // A block with key heads attends, one with a width is a network or experts.
+  void add_blocks(Json& config) const {
+    std::string blocks;
+    std::int64_t widest = 0;
+    bool biased = false;
+    const std::int64_t layers = std::min(number_of(prefix_ + ".block_count"), kLayersRange.high);
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const std::int64_t width = number_of_layer(prefix_ + ".feed_forward_length", i);
+      widest = std::max(widest, width);
+      biased = biased || has(layer_part(i, "ffn_up.bias"));
+      const bool attends = number_of_layer(prefix_ + ".attention.head_count_kv", i) > 0;
+      const bool routed = has(layer_part(i, "ffn_gate_inp.weight"));
+      blocks += attends ? '*' : routed ? 'E' : width > 0 ? '-' : 'M';
+    }
+    config["hybrid_override_pattern"] = blocks;
+    config["intermediate_size"] = widest;
+    config["mlp_bias"] = biased;
+    const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
+    const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
+    if (heads > 0 && inner % heads == 0) config["mamba_head_dim"] = inner / heads;
+  }
+
+  // Layers that see a window have other heads than those that see everything, and those that attend
+  // to keys of others may have a wider network.
+  void add_unlike_heads(Json& config) const {
+    const Json* windows = find(prefix_ + ".attention.sliding_window_pattern");
+    const std::int64_t layers = std::min(number_of(prefix_ + ".block_count"), kLayersRange.high);
+    const Json* width = find(prefix_ + ".attention.key_length_swa");
+    if (width != nullptr) config["head_dim"] = *width;
+    config.erase("rotary_dim");
+    const std::string ffn = prefix_ + ".feed_forward_length";
+    const std::int64_t narrow = number_of_layer(ffn, 0);
+    config["intermediate_size"] = narrow;
+    config["use_double_wide_mlp"] = number_of_layer(ffn, layers - 1) > narrow;
+    for (std::int64_t i = 0; i < layers && windows != nullptr && windows->is_array(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const bool slides = at < windows->size() && (*windows)[at] == true;
+      const std::int64_t heads = number_of_layer(prefix_ + ".attention.head_count_kv", i);
+      config[slides ? "num_key_value_heads" : "num_global_key_value_heads"] = heads;
+      if (!slides && i + number_of(prefix_ + ".attention.shared_kv_layers") < layers)
+        config["attention_k_eq_v"] = !has(layer_part(i, "attn_v.weight"));
+    }
+    const TensorInfo* inputs = weights_.find("per_layer_token_embd.weight");
+    if (inputs != nullptr && !inputs->shape.empty())
+      config["vocab_size_per_layer_input"] = inputs->shape.front();
   }
 
   // Of layers that attend, and of those with experts.
@@ -177,6 +235,7 @@ class Translation {
     while (dense < layers && !has(layer_part(dense, "ffn_gate_inp.weight"))) ++dense;
     config["first_k_dense_replace"] = dense;
     if (has(layer_part(layers - 1, "exp_probs_b.bias"))) config["model_type"] = "deepseek_v3";
+    if (!config.contains("norm_topk_prob")) config["norm_topk_prob"] = false;  // written if it is
   }
 
   // Where no key says it.
@@ -235,6 +294,10 @@ class Translation {
     copy("beta_fast", "yarn_beta_fast");
     copy("beta_slow", "yarn_beta_slow");
     copy("original_max_position_embeddings", "original_context_length");
+    // A tenth of mscale, which is that of all dimensions too: it cancels in cosines and sines.
+    const Json* log = find(prefix_ + ".rope.scaling.yarn_log_multiplier");
+    if (log != nullptr && log->is_number())
+      scaling["mscale"] = scaling["mscale_all_dim"] = 10 * log->get<double>();
     if (prefix_ == "gpt-oss") scaling["truncate"] = false;  // as it was published
     config["rope_scaling"] = scaling;
   }

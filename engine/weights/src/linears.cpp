@@ -95,6 +95,7 @@ class Finder {
   /// The same, of a linear that may lie in several tensors.
   void add(std::int64_t layer_index, const LinearShape& linear, std::int64_t copy,
            std::vector<LinearWeight>& found) const {
+    if (add_latent_halves(layer_index, linear, found)) return;
     const std::vector<const TensorInfo*> pieces = pieces_in(layer_index, linear);
     if (pieces.empty()) return found.push_back(find(layer_index, linear, copy));
     std::int64_t rows = 0;
@@ -111,6 +112,50 @@ class Finder {
                             quote(pieces.back()->name, 100), rows, linear.name,
                             quote(model_.name, 100), linear.out_features),
                 pieces.front()->name);
+  }
+
+  // llama.cpp files the halves of kv_b_proj apart, [heads][rank][plain] and [heads][value][rank].
+  // Head by head they are its rows.
+  bool add_latent_halves(std::int64_t layer_index, const LinearShape& linear,
+                         std::vector<LinearWeight>& found) const {
+    if (!weights_.is_gguf() || linear.name != "kv_b_proj") return false;
+    const TensorInfo* keys = weights_.find(filled("blk.{}.attn_k_b.weight", layer_index, 0));
+    const TensorInfo* values = weights_.find(filled("blk.{}.attn_v_b.weight", layer_index, 0));
+    if (keys == nullptr || values == nullptr) return false;
+    const LayerShape& layer = model_.layer(layer_index);
+    const std::int64_t rank = linear.in_features, heads = layer.num_heads;
+    const std::int64_t plain = layer.head_dim - layer.rope_width.value_or(0);
+    const std::int64_t value = linear.out_features / heads - plain;
+    check_half(*keys, {heads, rank, plain});
+    check_half(*values, {heads, value, rank});
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (const bool is_key : {true, false}) {
+        const std::int64_t rows = is_key ? plain : value;
+        found.push_back({.layer_index = layer_index,
+                         .linear = linear.name,
+                         .copy = 0,
+                         .tensor = is_key ? keys : values,
+                         .offset = head * rows * rank,
+                         .first_row = 0,
+                         .num_rows = rows,
+                         .in_features = rank,
+                         .stored_rows = rows,
+                         .block_rows = rows,
+                         .block_stride = rows,
+                         .transposed = is_key});
+      }
+    }
+    return true;
+  }
+
+  void check_half(const TensorInfo& tensor, const std::vector<std::int64_t>& expected) const {
+    if (tensor.shape == expected) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: tensor {} has the shape {}, and {} needs {}", quote(tensor.file, 300),
+                    quote(tensor.name, 100), describe_shape(tensor.shape), quote(model_.name, 100),
+                    describe_shape(expected)),
+        tensor.name);
   }
 
   /// What the file holds beside the layers is that of the model, and there are no more of these.

@@ -29,6 +29,9 @@ Names usual_names() {
   for (const char* linear : {"q_proj", "k_proj", "v_proj"}) {
     names[linear] = {{attention + linear + ".weight"}, {attention + "qkv_proj.weight", Fused::qkv}};
   }
+  for (const char* linear : {"q_a_proj", "q_b_proj", "kv_b_proj"})
+    names[linear] = places(attention, {linear});
+  names["kv_a_proj"] = places(attention, {"kv_a_proj_with_mqa"});
   names["o_proj"] = places(attention, {"o_proj", "dense"});
   names["up_proj"] = places(ffn, {"up_proj", "fc1", "c_fc"});
   names["down_proj"] = places(ffn, {"down_proj", "fc2", "c_proj"});
@@ -37,7 +40,7 @@ Names usual_names() {
     names[linear].push_back({ffn + "gate_up_proj.weight", Fused::gate_up});
   for (const char* linear : {"in_proj_qkvz", "in_proj_ba", "out_proj"})
     names[std::string("linear_attn.") + linear] = places("layers.{}.linear_attn.", {linear});
-  for (const char* linear : {"in_proj", "out_proj"})
+  for (const char* linear : {"in_proj", "x_proj", "dt_proj", "out_proj"})
     names[std::string("mamba.") + linear] = places("layers.{}.mamba.", {linear});
   return names;
 }
@@ -92,6 +95,58 @@ Names gpt_oss_names() {
                      {experts + "gate_up_proj_blocks", Fused::gate_up_by_turns, false, true}};
   names["experts.down_proj"] = {{experts + "down_proj", Fused::no, true, true},
                                 {experts + "down_proj_blocks", Fused::no, false, true}};
+  return names;
+}
+
+// Experts stand beside the network, and a layer gets inputs by token.
+Names gemma4_names() {
+  Names names = usual_names();
+  const std::string experts = "layers.{}.experts.";
+  for (const char* linear : {"gate_proj", "up_proj"}) {
+    names[std::string("experts.") + linear] = {
+        {experts + "gate_up_proj", Fused::gate_up, false, true}};
+  }
+  names["experts.down_proj"] = {{experts + "down_proj", Fused::no, false, true}};
+  for (const char* linear : {"gate_proj", "up_proj", "down_proj"})
+    names[std::string("shared_expert.") + linear] = names[linear];
+  names["per_layer_input.in_proj"] = places("layers.{}.", {"per_layer_input_gate"});
+  names["per_layer_input.out_proj"] = places("layers.{}.", {"per_layer_projection"});
+  return names;
+}
+
+// LFM2's words for Llama's layer, and a convolution in the place of attention.
+Names lfm2_names() {
+  Names names = with_experts("feed_forward", "w1", "w3", "w2");
+  names["o_proj"] = {{"layers.{}.self_attn.out_proj.weight"}};
+  const std::string ffn = "layers.{}.feed_forward.", conv = "layers.{}.conv.";
+  names["gate_proj"] = {{ffn + "w1.weight"}};
+  names["up_proj"] = {{ffn + "w3.weight"}};
+  names["down_proj"] = {{ffn + "w2.weight"}};
+  for (const char* linear : {"in_proj", "out_proj"})
+    names[std::string("conv.") + linear] = places(conv, {linear});
+  return names;
+}
+
+// Whatever a block is, it is a mixer.
+Names nemotron_h_names() {
+  Names names = with_experts("mixer", "gate_proj", "up_proj", "down_proj");
+  const std::string block = "layers.{}.mixer.";
+  for (const char* linear : {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})
+    names[linear] = places(block, {linear});
+  for (const char* linear : {"in_proj", "out_proj"})
+    names[std::string("mamba.") + linear] = places(block, {linear});
+  names["latent.in_proj"] = places(block, {"fc1_latent_proj"});
+  names["latent.out_proj"] = places(block, {"fc2_latent_proj"});
+  names["experts.up_proj"] = {{block + "experts.{e}.up_proj.weight"},
+                              {block + "experts.up_proj", Fused::no, false, true}};
+  return names;
+}
+
+// Networks and experts are a feed_forward.
+Names feed_forward_names() {
+  Names names = with_experts("feed_forward", "gate_proj", "up_proj", "down_proj");
+  for (const char* linear : {"gate_proj", "up_proj", "down_proj"})
+    names[linear] = places("layers.{}.feed_forward.", {linear});
   return names;
 }
 
@@ -190,17 +245,32 @@ Names gguf_names() {
                  {"k_proj", attention("k")},
                  {"v_proj", attention("v")},
                  {"o_proj", {{layer + "attn_output.weight"}}}};
+  names["kv_a_proj"] = {{layer + "attn_kv_a_mqa.weight"}};
+  names["kv_b_proj"] = {{layer + "attn_kv_b.weight"}};
+  for (const char* name : {"q_a", "q_b"})
+    names[name + std::string("_proj")] = {{layer + "attn_" + name + ".weight"}};
   for (const char* name : {"gate", "up", "down"}) {
     const std::string linear = name + std::string("_proj"), tensor = layer + "ffn_" + name;
     names[linear] = {{tensor + ".weight"}};
     names["experts." + linear] = {{tensor + "_exps.weight", Fused::no, false, true},
                                   {tensor + ".{e}.weight"}};
-    names["shared_expert." + linear] = {{tensor + "_shexp.weight"}};
+    // Gemma 4 has a network in the place of a shared expert.
+    names["shared_expert." + linear] = {{tensor + "_shexp.weight"}, {tensor + ".weight"}};
   }
+  for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
+    names[linear].push_back({layer + "ffn_gate_up_exps.weight", Fused::gate_up, false, true});
+  names["per_layer_input.in_proj"] = {{layer + "inp_gate.weight"}};
+  names["per_layer_input.out_proj"] = {{layer + "proj.weight"}};
   names["linear_attn.in_proj_qkvz"] = {{layer + "attn_qkv.weight"}};
   names["linear_attn.in_proj_ba"] = {{layer + "ssm_ba.weight"}};
   names["linear_attn.out_proj"] = names["mamba.out_proj"] = {{layer + "ssm_out.weight"}};
   names["mamba.in_proj"] = {{layer + "ssm_in.weight"}};
+  names["mamba.x_proj"] = {{layer + "ssm_x.weight"}};
+  names["mamba.dt_proj"] = {{layer + "ssm_dt.weight"}};
+  for (const char* name : {"in_proj", "out_proj"})
+    names[std::string("conv.") + name] = {{layer + "shortconv." + name + ".weight"}};
+  names["latent.in_proj"] = {{layer + "ffn_latent_down.weight"}};
+  names["latent.out_proj"] = {{layer + "ffn_latent_up.weight"}};
   return names;
 }
 
@@ -217,6 +287,8 @@ const Names& names_of(const std::string& family) {
   static const std::map<std::string, Names> others = {
       {"bloom", bloom_names()},
       {"falcon", bloom_names()},
+      {"falcon_h1", feed_forward_names()},
+      {"gemma4", gemma4_names()},
       {"gpt2", gpt2_names()},
       {"gpt_bigcode", gpt_bigcode_names()},
       {"gpt_neo", gpt_neo_names()},
@@ -226,8 +298,12 @@ const Names& names_of(const std::string& family) {
       {"granitemoe", granite_moe_names()},
       {"granitemoehybrid", granite_moe_names()},
       {"granitemoeshared", granite_moe_names()},
+      {"jamba", feed_forward_names()},
+      {"lfm2", lfm2_names()},
+      {"lfm2_moe", lfm2_names()},
       {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
       {"mpt", mpt_names()},
+      {"nemotron_h", nemotron_h_names()},
       {"opt", opt_names()},
   };
   const auto found = others.find(family);
@@ -260,9 +336,15 @@ std::vector<std::string> pieces_of(const std::string& linear, bool gguf) {
 }
 
 const std::vector<std::string>& name_prefixes() {
-  static const std::vector<std::string> all = {
-      "",          "model.",         "transformer.",          "decoder.",
-      "gpt_neox.", "model.decoder.", "language_model.model.", "model.language_model."};
+  static const std::vector<std::string> all = {"",
+                                               "model.",
+                                               "transformer.",
+                                               "decoder.",
+                                               "backbone.",
+                                               "gpt_neox.",
+                                               "model.decoder.",
+                                               "language_model.model.",
+                                               "model.language_model."};
   return all;
 }
 

@@ -28,6 +28,8 @@ Stems usual_stems() {
            {attention + "k_norm", attention + "k_layernorm", attention + "key_layernorm",
             attention + "k_layernorm.norms.{h}"}},
           {Part::sinks, {attention + "sinks"}},
+          {Part::query_latent_norm, {attention + "q_a_layernorm"}},
+          {Part::latent_norm, {attention + "kv_a_layernorm"}},
           {Part::router,
            {layer + "mlp.gate", layer + "mlp.router", layer + "block_sparse_moe.gate",
             layer + "block_sparse_moe.router.layer"}},
@@ -37,7 +39,11 @@ Stems usual_stems() {
           {Part::shared_expert_gate, {layer + "mlp.shared_expert_gate"}},
           {Part::state_convolution, {layer + "linear_attn.conv1d", layer + "mamba.conv1d"}},
           {Part::state_decay, {layer + "linear_attn.A_log", layer + "mamba.A_log"}},
-          {Part::state_step_bias, {layer + "linear_attn.dt_bias", layer + "mamba.dt_bias"}},
+          {Part::state_step_bias,
+           {layer + "linear_attn.dt_bias", layer + "mamba.dt_bias", layer + "mamba.dt_proj.bias"}},
+          {Part::state_step_norm, {layer + "mamba.dt_layernorm"}},
+          {Part::state_b_norm, {layer + "mamba.b_layernorm"}},
+          {Part::state_c_norm, {layer + "mamba.c_layernorm"}},
           {Part::state_skip, {layer + "mamba.D"}},
           {Part::state_norm, {layer + "linear_attn.norm", layer + "mamba.norm"}}};
 }
@@ -51,6 +57,24 @@ Stems gemma_stems() {
   return stems;
 }
 
+// Beside what Gemma 2 has: inputs of layers by token, and experts beside the network.
+Stems gemma4_stems() {
+  Stems stems = gemma_stems();
+  const std::string layer = "layers.{}.";
+  stems[Part::layer_embedding] = {"embed_tokens_per_layer"};
+  stems[Part::layer_projection] = {"per_layer_model_projection"};
+  stems[Part::layer_projection_norm] = {"per_layer_projection_norm"};
+  stems[Part::layer_input_norm] = {layer + "post_per_layer_input_norm"};
+  stems[Part::layer_scale] = {layer + "layer_scalar"};
+  stems[Part::network_post_norm] = {layer + "post_feedforward_layernorm_1"};
+  stems[Part::experts_norm] = {layer + "pre_feedforward_layernorm_2"};
+  stems[Part::experts_post_norm] = {layer + "post_feedforward_layernorm_2"};
+  stems[Part::router] = {layer + "router.proj"};
+  stems[Part::router_scale] = {layer + "router.scale"};
+  stems[Part::expert_scale] = {layer + "router.per_expert_scale"};
+  return stems;
+}
+
 Stems glm4_stems() {
   Stems stems = usual_stems();
   stems[Part::attention_post_norm] = {"layers.{}.post_self_attn_layernorm"};
@@ -58,13 +82,55 @@ Stems glm4_stems() {
   return stems;
 }
 
+Stems lfm2_stems() {
+  Stems stems = usual_stems();
+  stems[Part::final_norm] = {"embedding_norm"};
+  stems[Part::attention_norm] = {"layers.{}.operator_norm"};
+  stems[Part::ffn_norm] = {"layers.{}.ffn_norm"};
+  stems[Part::router] = {"layers.{}.feed_forward.gate"};
+  stems[Part::router_correction] = {"layers.{}.feed_forward.expert_bias"};
+  stems[Part::state_convolution] = {"layers.{}.conv.conv"};
+  return stems;
+}
+
+// A block is one mixer behind one norm.
+Stems nemotron_h_stems() {
+  Stems stems = usual_stems();
+  const std::string mixer = "layers.{}.mixer.";
+  stems[Part::token_embedding] = {"embeddings", "embed_tokens"};
+  stems[Part::final_norm] = {"norm_f"};
+  stems[Part::attention_norm] = stems[Part::ffn_norm] = {"layers.{}.norm"};
+  stems[Part::router] = {mixer + "gate"};
+  stems[Part::router_correction] = {mixer + "gate.e_score_correction_bias"};
+  stems[Part::state_convolution] = {mixer + "conv1d"};
+  stems[Part::state_decay] = {mixer + "A_log"};
+  stems[Part::state_step_bias] = {mixer + "dt_bias"};
+  stems[Part::state_skip] = {mixer + "D"};
+  stems[Part::state_norm] = {mixer + "norm"};
+  return stems;
+}
+
+// Falcon-H1 and Jamba.
+Stems pre_ff_stems() {
+  Stems stems = usual_stems();
+  stems[Part::ffn_norm] = {"layers.{}.pre_ff_layernorm"};
+  stems[Part::router] = {"layers.{}.feed_forward.router"};
+  return stems;
+}
+
 const Stems& stems_of(const std::string& family) {
   static const Stems usual = usual_stems();
   static const std::map<std::string, Stems> others = {
       {"exaone4", gemma_stems()},
+      {"falcon_h1", pre_ff_stems()},
       {"gemma2", gemma_stems()},
       {"gemma3", gemma_stems()},
+      {"gemma4", gemma4_stems()},
       {"glm4", glm4_stems()},
+      {"jamba", pre_ff_stems()},
+      {"lfm2", lfm2_stems()},
+      {"lfm2_moe", lfm2_stems()},
+      {"nemotron_h", nemotron_h_stems()},
       {"olmo2", gemma_stems()},
       {"olmo3", gemma_stems()},
       {"opt",
@@ -113,34 +179,57 @@ const Stems& stems_of(const std::string& family) {
 }
 
 // Falcon's second norm is that of the attention, and the first one then the other's.
-const Stems& gguf_stems(const Weights& weights) {
-  static const Stems usual = {{Part::token_embedding, {"token_embd"}},
-                              {Part::position_embedding, {"position_embd"}},
-                              {Part::embedding_norm, {"token_embd_norm"}},
-                              {Part::final_norm, {"output_norm"}},
-                              {Part::lm_head, {"output"}},
-                              {Part::rope_factors, {"rope_freqs"}},
-                              {Part::attention_norm, {"blk.{}.attn_norm"}},
-                              {Part::ffn_norm, {"blk.{}.ffn_norm", "blk.{}.post_attention_norm"}},
-                              {Part::attention_post_norm, {"blk.{}.post_attention_norm"}},
-                              {Part::ffn_post_norm, {"blk.{}.post_ffw_norm"}},
-                              {Part::q_norm, {"blk.{}.attn_q_norm"}},
-                              {Part::k_norm, {"blk.{}.attn_k_norm"}},
-                              {Part::router, {"blk.{}.ffn_gate_inp"}},
-                              {Part::router_correction, {"blk.{}.exp_probs_b.bias"}},
-                              {Part::shared_expert_gate, {"blk.{}.ffn_gate_inp_shexp"}},
-                              {Part::sinks, {"blk.{}.attn_sinks"}},
-                              {Part::state_convolution, {"blk.{}.ssm_conv1d"}},
-                              {Part::state_decay, {"blk.{}.ssm_a"}},
-                              {Part::state_step_bias, {"blk.{}.ssm_dt.bias"}},
-                              {Part::state_skip, {"blk.{}.ssm_d"}},
-                              {Part::state_norm, {"blk.{}.ssm_norm"}}};
+const Stems& gguf_stems(const Weights& weights, const std::string& family) {
+  static const Stems usual = {
+      {Part::token_embedding, {"token_embd"}},
+      {Part::position_embedding, {"position_embd"}},
+      {Part::embedding_norm, {"token_embd_norm"}},
+      {Part::final_norm, {"output_norm", "token_embd_norm"}},
+      {Part::lm_head, {"output"}},
+      {Part::rope_factors, {"rope_freqs"}},
+      {Part::attention_norm, {"blk.{}.attn_norm"}},
+      {Part::ffn_norm, {"blk.{}.ffn_norm", "blk.{}.post_attention_norm"}},
+      {Part::attention_post_norm, {"blk.{}.post_attention_norm"}},
+      {Part::ffn_post_norm, {"blk.{}.post_ffw_norm"}},
+      {Part::q_norm, {"blk.{}.attn_q_norm"}},
+      {Part::k_norm, {"blk.{}.attn_k_norm"}},
+      {Part::router, {"blk.{}.ffn_gate_inp"}},
+      {Part::router_correction, {"blk.{}.exp_probs_b.bias"}},
+      {Part::shared_expert_gate, {"blk.{}.ffn_gate_inp_shexp"}},
+      {Part::sinks, {"blk.{}.attn_sinks"}},
+      {Part::query_latent_norm, {"blk.{}.attn_q_a_norm"}},
+      {Part::latent_norm, {"blk.{}.attn_kv_a_norm"}},
+      {Part::state_convolution, {"blk.{}.ssm_conv1d", "blk.{}.shortconv.conv"}},
+      {Part::state_decay, {"blk.{}.ssm_a"}},
+      {Part::state_step_bias, {"blk.{}.ssm_dt.bias"}},
+      {Part::state_skip, {"blk.{}.ssm_d"}},
+      {Part::state_step_norm, {"blk.{}.ssm_dt_norm"}},
+      {Part::state_b_norm, {"blk.{}.ssm_b_norm"}},
+      {Part::state_c_norm, {"blk.{}.ssm_c_norm"}},
+      {Part::layer_embedding, {"per_layer_token_embd"}},
+      {Part::layer_projection, {"per_layer_model_proj"}},
+      {Part::layer_projection_norm, {"per_layer_proj_norm"}},
+      {Part::layer_input_norm, {"blk.{}.post_norm"}},
+      {Part::layer_scale, {"blk.{}.layer_output_scale"}},
+      {Part::network_post_norm, {"blk.{}.post_ffw_norm_1"}},
+      {Part::experts_norm, {"blk.{}.pre_ffw_norm_2"}},
+      {Part::experts_post_norm, {"blk.{}.post_ffw_norm_2"}},
+      {Part::router_scale, {"blk.{}.ffn_gate_inp.scale"}},
+      {Part::expert_scale, {"blk.{}.ffn_down_exps.scale"}},
+      {Part::state_norm, {"blk.{}.ssm_norm"}}};
   static const Stems two_norms = [] {
     Stems stems = usual;
     stems[Part::attention_norm] = {"blk.{}.attn_norm_2"};
     stems[Part::ffn_norm] = {"blk.{}.attn_norm"};
     return stems;
   }();
+  // A block is one mixer behind one norm, whatever it is.
+  static const Stems one_norm = [] {
+    Stems stems = usual;
+    stems[Part::ffn_norm] = stems[Part::attention_norm];
+    return stems;
+  }();
+  if (family == "nemotron_h") return one_norm;
   return weights.find("blk.0.attn_norm_2.weight") != nullptr ? two_norms : usual;
 }
 
@@ -155,7 +244,8 @@ std::vector<std::string> prefixes_of(const Weights& weights, Part part) {
 
 std::vector<std::string> names_of_part(const Weights& weights, const ModelShape& model, Part part,
                                        std::int64_t layer_index, std::int64_t head) {
-  const Stems& stems = weights.is_gguf() ? gguf_stems(weights) : stems_of(model.family);
+  const Stems& stems =
+      weights.is_gguf() ? gguf_stems(weights, model.family) : stems_of(model.family);
   const auto known = stems.find(part);
   std::vector<std::string> patterns;
   if (known != stems.end()) patterns = known->second;

@@ -136,6 +136,24 @@ std::vector<std::string> folders() {
           "gguf/starcoder2"};
 }
 
+// The message of what is asked of a part that does not have it.
+template <class F>
+std::string refusal(F&& ask) {
+  try {
+    ask();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+// Some layer from `cut` on attends to keys of a layer before it.
+bool parts_keys(const ModelShape& shape, std::int64_t cut) {
+  for (std::int64_t layer = cut; layer < shape.num_layers; ++layer)
+    if (kv_source(shape, layer) < cut) return true;
+  return false;
+}
+
 class EveryDecoder : public testing::TestWithParam<std::string> {
  protected:
   std::shared_ptr<const Decoder> model = load_decoder({.path = decoder_path(GetParam())});
@@ -225,6 +243,11 @@ TEST_P(EveryDecoder, GivesTheSameFromPartsThatWereLoadedAlone) {
   for (std::int64_t cut = 0; cut <= shape.num_layers; ++cut) {
     SCOPED_TRACE(cut);
     const std::string path = decoder_path(GetParam());
+    if (parts_keys(shape, cut)) {
+      EXPECT_THAT(refusal([&] { load_decoder({.path = path, .first_layer = cut}); }),
+                  HasSubstr("attends to the keys of layer"));
+      continue;
+    }
     const auto front = load_decoder({.path = path, .last_layer = cut, .with_head = false});
     const auto back = load_decoder({.path = path, .first_layer = cut, .with_embedding = false});
     EXPECT_EQ(front->weight_bytes() + back->weight_bytes(), model->weight_bytes());
@@ -245,11 +268,14 @@ TEST_P(EveryDecoder, ReadsOnlyWhatItDoesNotHold) {
   const auto& ids = expected[0].ids;
   const std::string path = decoder_path(GetParam());
   const std::int64_t layers = model->shape().num_layers;
+  // The first layer is the one that is not held, or the last where others need the first.
+  const bool last = parts_keys(model->shape(), 1);
   for (const bool has_ends : {true, false}) {
     std::int64_t read = -1;
     const auto count = [&](std::int64_t, std::int64_t total) { read = total; };
     auto held = load_decoder({.path = path,
-                              .first_layer = 1,
+                              .first_layer = last ? 0 : 1,
+                              .last_layer = last ? layers - 1 : layers,
                               .with_embedding = has_ends,
                               .with_head = has_ends,
                               .progress = count});
@@ -304,17 +330,6 @@ TEST_P(EveryDecoder, GoesOnFromBlocksOfAnotherCache) {
     const auto wanted = next(*here, table);
     EXPECT_EQ(next(*there, copied), wanted);
   }
-}
-
-// The message of what is asked of a part that does not have it.
-template <class F>
-std::string refusal(F&& ask) {
-  try {
-    ask();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing";
 }
 
 TEST(PartOfADecoder, RefusesWhatItDoesNotHave) {
@@ -448,8 +463,33 @@ std::string name_of(const testing::TestParamInfo<std::string>& one) {
 INSTANTIATE_TEST_SUITE_P(Families, EveryDecoder, testing::ValuesIn(folders()), name_of);
 INSTANTIATE_TEST_SUITE_P(States, EveryDecoder,
                          testing::Values("qwen3_next", "granitemoehybrid", "granitemoehybrid_dense",
-                                         "qwen3_5", "qwen3_5_moe"),
+                                         "qwen3_5", "qwen3_5_moe", "lfm2", "lfm2_moe", "nemotron_h",
+                                         "nemotron_h_moe", "falcon_h1", "falcon_h1_norm", "jamba"),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Latents, EveryDecoder,
+                         testing::Values("deepseek_v2", "deepseek_v3", "glm4_moe_lite"), name_of);
+INSTANTIATE_TEST_SUITE_P(SharedKeys, EveryDecoder, testing::Values("gemma4", "gemma4_moe"),
+                         name_of);
+
+// What planner and cost count of a model is what its file holds, in every folder that there is.
+TEST(EveryFixture, HoldsTheParametersOfItsShape) {
+  namespace fs = std::filesystem;
+  int count = 0;
+  for (const auto& folder : fs::directory_iterator(decoder_folder(""))) {
+    if (!fs::exists(folder.path() / "model.safetensors")) continue;
+    SCOPED_TRACE(folder.path().filename().string());
+    ++count;
+    const auto weights = weights::Weights::open(folder.path().string());
+    const ModelShape shape = weights::model_of(*weights);
+    std::int64_t numbers = 0;
+    for (const weights::TensorInfo& tensor : weights->tensors()) {
+      // A buffer that is no parameter.
+      if (!tensor.name.ends_with("layer_scalar")) numbers += tensor.num_elements();
+    }
+    EXPECT_EQ(shape.num_parameters(), numbers);
+  }
+  EXPECT_GT(count, 70);
+}
 
 // A state is that of after its last token: what a sequence goes back to must be there.
 TEST(LayersWithAState, DoNotGoBack) {

@@ -24,15 +24,15 @@ void add_llamas(Table& table) {
   table["internlm2"].epsilon = table["ministral"].epsilon = kRmsEps5;
   table["qwen3"].qk_norm = QkNorm::head_width;
   table["arcee"] = {.epsilon = kRmsEps5, .activation = "relu2"};
-  table["ernie4_5"] = {.epsilon = kRmsEps5, .interleaved = true};
+  table["ernie4_5"] = {.epsilon = kRmsEps5, .interleaved = kAlways};
   table["exaone4"] = {
       .epsilon = kRmsEps5, .places = NormPlaces::after, .rotary_layers = RotaryLayers::windows};
-  table["helium"] = {.epsilon = {1e-8, "rms_norm_eps"}, .interleaved = true};
+  table["helium"] = {.epsilon = {1e-8, "rms_norm_eps"}, .interleaved = kAlways};
   table["hunyuan_v1_dense"] = {.epsilon = kRmsEps5, .qk_norm_turned = true};
   table["phi3"] = {.epsilon = kRmsEps5};
   table["smollm3"] = {.theta = {2e6, "rope_theta"}, .rotary_layers = RotaryLayers::listed};
   table["glm"] = {.epsilon = {1.5625e-7, "rms_norm_eps"},
-                  .interleaved = true,
+                  .interleaved = kAlways,
                   .rotary_part = {0.5, "partial_rotary_factor"}};
   table["glm4"] = table["glm"];
   table["glm4"].places = NormPlaces::both;
@@ -59,6 +59,11 @@ void add_gemmas(Table& table) {
   table["gemma3"].score_cap.value = table["gemma3"].logit_cap.value = 0;
   table["gemma3"].theta.value = 1e6;
   table["gemma3"].local_theta = {1e4, "rope_local_base_freq"};
+  table["gemma4"] = table["gemma3"];
+  table["gemma4"].norm_offset = 0;
+  table["gemma4"].value_norm = table["gemma4"].layer_scale = true;
+  table["gemma4"].score_scale = {1};
+  table["gemma4"].experts_beside_network = {.key = "enable_moe_block"};
 }
 
 // LayerNorms, and of GPT's descendants biases and no gate.
@@ -67,7 +72,7 @@ void add_layer_norms(Table& table) {
                      .epsilon = kLayerNormEps,
                      .parallel = kAlways,
                      .shared_norm = true,
-                     .interleaved = true,
+                     .interleaved = kAlways,
                      .logit_scale = {0.0625, "logit_scale"}};
   table["cohere2"] = table["cohere"];
   table["cohere2"].rotary_layers = RotaryLayers::windows;
@@ -106,7 +111,8 @@ void add_gpts(Table& table) {
                           .activation_key = "activation_function"};
   table["gptj"] = gpt;
   table["gptj"].parallel = kAlways;
-  table["gptj"].shared_norm = table["gptj"].interleaved = true;
+  table["gptj"].shared_norm = true;
+  table["gptj"].interleaved = kAlways;
   table["gptj"].rotary_width = "rotary_dim";
   table["gpt2"] = gpt;
   table["gpt2"].positions = Positions::learned;
@@ -151,7 +157,9 @@ void add_experts(Table& table) {
                            .corrected = true,
                            .normalise = {.key = "norm_topk_prob"},
                            .scale = {1, "routed_scaling_factor"},
-                           .groups = "n_group"};
+                           .groups = "n_group",
+                           .active_groups = "topk_group",
+                           .best_of_group = 2};
   table["mixtral"] = {.epsilon = kRmsEps5};
   table["qwen2_moe"] = {.routing = {.normalise = {.key = "norm_topk_prob"}, .shared_gate = true}};
   table["qwen3_moe"] = {.qk_norm = QkNorm::head_width,
@@ -177,6 +185,18 @@ void add_experts(Table& table) {
                        .rotary_part = {0.5, "partial_rotary_factor"},
                        .routing = sigmoid};
   table["glm4_moe"].routing.normalise.on = true;
+  table["deepseek_v3"] = {.interleaved = {.on = true, .key = "rope_interleave"},
+                          .routing = sigmoid};
+  table["deepseek_v3"].routing.normalise.on = true;
+  table["glm4_moe_lite"] = table["deepseek_v3"];
+  table["glm4_moe_lite"].epsilon = kRmsEps5;
+  // Whatever norm_topk_prob says: the class does not read it.
+  table["deepseek_v2"] = {.interleaved = kAlways,
+                          .routing = {.normalise = {.on = false},
+                                      .scale = {1, "routed_scaling_factor"},
+                                      .groups = "n_group",
+                                      .active_groups = "topk_group",
+                                      .grouped_where = {"topk_method", "group_limited_greedy"}}};
   table["ernie4_5_moe"] = table["ernie4_5"];
   table["ernie4_5_moe"].routing = {.corrected = true};
   table["granitemoe"] = table["granite"];
@@ -189,6 +209,55 @@ void add_experts(Table& table) {
                       .activation_limit = {7, "swiglu_limit"}};
 }
 
+// Layers that keep a state.
+void add_states(Table& table) {
+  table["lfm2"] = {.epsilon = {1e-5, "norm_eps"},
+                   .qk_norm = QkNorm::head_width,
+                   .theta = {1e6, "rope_theta"},
+                   .activation_key = nullptr};
+  table["lfm2_moe"] = table["lfm2"];
+  table["lfm2_moe"].routing = {.sigmoid = true,
+                               .corrected = true,
+                               .normalise = {.on = true, .key = "norm_topk_prob"},
+                               .scale = {1, "routed_scaling_factor"}};
+  table["lfm2_moe"].only = {{true, "use_expert_bias"}};
+  table["nemotron_h"] = {.epsilon = {1e-5, "layer_norm_epsilon"},
+                         .mamba2 = {.num_heads = "mamba_num_heads",
+                                    .num_groups = "n_groups",
+                                    .usual_groups = 8,
+                                    .state = "ssm_state_size",
+                                    .usual_state = 128,
+                                    .kernel = "conv_kernel",
+                                    .normed_by_groups = true},
+                         .positions = Positions::none,
+                         .activation = "relu2",
+                         .activation_key = "mlp_hidden_act",
+                         .routing = {.sigmoid = true,
+                                     .corrected = true,
+                                     .normalise = {.on = true, .key = "norm_topk_prob"},
+                                     .scale = {1, "routed_scaling_factor"},
+                                     .groups = "n_group",
+                                     .active_groups = "topk_group",
+                                     .best_of_group = 2}};
+  table["falcon_h1"] = {.epsilon = kRmsEps5,
+                        .mamba2 = {.norm = {.on = false, .key = "mamba_rms_norm"},
+                                   .normed_by_groups = true,
+                                   .gate_last = {.on = true, .key = "mamba_norm_before_gate"}},
+                        .embedding_scale = {1, "embedding_multiplier"},
+                        .logit_scale = {1, "lm_head_multiplier"},
+                        .attention_in_scale = {1, "attention_in_multiplier"},
+                        .attention_out_scale = {1, "attention_out_multiplier"},
+                        .key_scale = {1, "key_multiplier"},
+                        .state_in_scale = {1, "ssm_in_multiplier"},
+                        .state_out_scale = {1, "ssm_out_multiplier"},
+                        .state_part_scales = "ssm_multipliers",
+                        .gate_scale = {1, "mlp_multipliers.0"},
+                        .down_scale = {1, "mlp_multipliers.1"}};
+  table["jamba"] = {.normed_state_inputs = true,
+                    .positions = Positions::none,
+                    .routing = {.normalise = {.on = false}}};
+}
+
 const Table& rows() {
   static const Table table = [] {
     Table made;
@@ -197,6 +266,7 @@ const Table& rows() {
     add_layer_norms(made);
     add_gpts(made);
     add_experts(made);
+    add_states(made);
     return made;
   }();
   return table;

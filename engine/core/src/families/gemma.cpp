@@ -39,6 +39,31 @@ std::vector<bool> read_sliding(Config& config, const ModelShape& model, std::int
   return sliding;
 }
 
+/// Of layers that see everything, in Gemma 4.
+struct FullHeads {
+  std::int64_t head_dim = 0, num_kv_heads = 0;
+};
+
+// By keys of their own, or in per_layer_config, where transformers writes what differs by layer.
+FullHeads read_full_heads(Config& config, const std::vector<bool>& sliding, bool own_number,
+                          const ModelShape& model) {
+  const SizeRange heads{1, model.num_heads};
+  FullHeads full{config.size({"global_head_dim"}, kHeadDimRange, 512),
+                 own_number ? config.size({"num_global_key_value_heads"}, heads, model.num_kv_heads)
+                            : model.num_kv_heads};
+  const Json* by_layer = config.find("per_layer_config");
+  if (by_layer == nullptr) return full;
+  for (std::size_t i = 0; i < sliding.size(); ++i) {
+    const std::string key = std::to_string(i);
+    if (sliding[i] || !by_layer->is_object() || !by_layer->contains(key)) continue;
+    Config own(by_layer->at(key), fmt::format("{}: per_layer_config.{}", config.path(), i));
+    full.head_dim = own.size({"head_dim"}, kHeadDimRange, full.head_dim);
+    full.num_kv_heads = own.size({"num_key_value_heads"}, heads, full.num_kv_heads);
+    break;
+  }
+  return full;
+}
+
 }  // namespace
 
 // Gemma3TextConfig defaults: 8 heads, 4 key-value heads of 256, 131072 positions, a vocabulary of
@@ -132,11 +157,7 @@ void read_gemma4(Config& config, ModelShape& model) {
   sliding.back() = false;
   const std::int64_t num_shared = config.size({"num_kv_shared_layers"}, {0, num_layers}, 0);
   const bool keys_are_values = config.flag("attention_k_eq_v", false);
-  const std::int64_t full_dim = config.size({"global_head_dim"}, kHeadDimRange, 512);
-  const std::int64_t full_kv_heads =
-      keys_are_values
-          ? config.size({"num_global_key_value_heads"}, {1, model.num_heads}, model.num_kv_heads)
-          : model.num_kv_heads;
+  const FullHeads full = read_full_heads(config, sliding, keys_are_values, model);
   const bool wide_where_shared = config.flag("use_double_wide_mlp", false);
   LayerDesign design = llama_design(model);
   design.qk_norm = true;
@@ -152,8 +173,8 @@ void read_gemma4(Config& config, ModelShape& model) {
   for (std::int64_t i = 0; i < num_layers; ++i) {
     const bool slides = sliding[static_cast<std::size_t>(i)];
     design.attention_window = slides ? std::optional(window) : std::nullopt;
-    design.head_dim = slides ? model.head_dim : full_dim;
-    design.num_kv_heads = slides ? model.num_kv_heads : full_kv_heads;
+    design.head_dim = slides ? model.head_dim : full.head_dim;
+    design.num_kv_heads = slides ? model.num_kv_heads : full.num_kv_heads;
     design.keys_are_values = keys_are_values && !slides;
     design.shares_kv = i >= num_layers - num_shared;
     const std::int64_t width = wide_where_shared && design.shares_kv ? 2 : 1;

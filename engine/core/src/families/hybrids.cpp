@@ -126,6 +126,7 @@ void add_latent_experts(Config& config, const LayerDesign& design, LayerShape& l
     experts.hidden_size = *latent;
   }
   add_feed_forward(experts, layer);
+  layer.other_parameters += experts.num_experts;  // beside the router's matrix
   if (latent) {
     layer.linears.push_back({"latent.out_proj", *latent, hidden});
     layer.other_parameters += (hidden - *latent) * experts.num_experts;  // the router sees hidden
@@ -344,6 +345,7 @@ void read_lfm2_moe(Config& config, ModelShape& model) {
   sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange, 1792);
   sparse.num_experts = config.size({"num_experts"}, kExpertsRange, 32);
   sparse.num_active_experts = config.size({"num_experts_per_tok"}, {1, sparse.num_experts}, 4);
+  if (config.flag("use_expert_bias", true)) sparse.norm_parameters += sparse.num_experts;
   const std::int64_t num_dense = config.size({"num_dense_layers"}, kOffsetRange, 2);
   read_lfm2_layers(config, dense, sparse, num_dense, model);
 }

@@ -15,10 +15,17 @@ struct Switch {
   const char* key = nullptr;
 };
 
-/// A number of a class: what its key says, or this one where it is not written.
+/// A number of a class: what its key says, or this one where it is not written. A key
+/// "mlp_multipliers.1" is the second number of a list.
 struct Setting {
   double value = 0;
   const char* key = nullptr;
+};
+
+/// A word that a key must say.
+struct Choice {
+  const char* key = nullptr;
+  const char* word = nullptr;
 };
 
 /// Norms over queries and keys.
@@ -56,12 +63,28 @@ enum class RotaryLayers {
 
 /// Which experts a token visits, and how much each counts.
 struct Routing {
-  bool sigmoid = false;             ///< scores are sigmoids; else a softmax of all
-  bool corrected = false;           ///< chosen by score plus a number of the file
-  Switch normalise = {.on = true};  ///< the chosen ones' scores sum to 1
-  Setting scale = {1};              ///< and are multiplied by it
-  const char* groups = nullptr;     ///< of experts; only one is understood
-  bool shared_gate = false;         ///< the shared expert counts by a gate of its own
+  bool sigmoid = false;                 ///< scores are sigmoids; else a softmax of all
+  bool corrected = false;               ///< chosen by score plus a number of the file
+  Switch normalise = {.on = true};      ///< the chosen ones' scores sum to 1
+  Setting scale = {1};                  ///< and are multiplied by it
+  const char* groups = nullptr;         ///< how many experts come in, where they do
+  const char* active_groups = nullptr;  ///< of these so many are chosen first
+  int best_of_group = 1;                ///< by the sum of so many of their best
+  Choice grouped_where = {};            ///< where a key says so; without one, always
+  bool shared_gate = false;             ///< the shared expert counts by a gate of its own
+};
+
+/// How a family spells the sizes of Mamba 2, and what its mixer does.
+struct Mamba2Keys {
+  const char* num_heads = "mamba_n_heads";
+  const char* num_groups = "mamba_n_groups";
+  int usual_groups = 1;
+  const char* state = "mamba_d_state";
+  int usual_state = 256;
+  const char* kernel = "mamba_d_conv";
+  Switch norm = {.on = true};
+  bool normed_by_groups = false;  ///< the outputs of a group as one row; else all of them
+  Switch gate_last = {};          ///< outputs are normed before their gate
 };
 
 struct Arithmetic {
@@ -79,16 +102,20 @@ struct Arithmetic {
   QkNorm qk_norm = QkNorm::none;
   const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
   bool qk_norm_turned = false;        ///< normed after they have turned (Hunyuan)
+  Setting latent_epsilon = {1e-6};    ///< of the norms of latents (DeepSeek)
   bool state_by_head = false;         ///< what a key head of a delta net reads lies together
-  bool output_gate = false;           ///< beside each query, for what its head gives (Qwen3-Next)
-  const char* clip_key = nullptr;     ///< queries, keys and values stay between plus and minus it
+  bool normed_state_inputs = false;   ///< steps, B and C of Mamba (Jamba)
+  Mamba2Keys mamba2 = {};
+  bool output_gate = false;        ///< beside each query, for what its head gives (Qwen3-Next)
+  bool value_norm = false;         ///< values are normed too, without weights (Gemma 4)
+  const char* clip_key = nullptr;  ///< queries, keys and values stay between plus and minus it
 
   Positions positions = Positions::rotary;
   const char* positions_key = nullptr;  ///< "rope" where there are any; else they are as said
   int learned_offset = 0;               ///< rows of the table before position 0
   Switch alibi = {};                    ///< instead of rotary positions
   bool alibi_in_scale = false;          ///< Falcon scales the sum of product and bias
-  bool interleaved = false;             ///< pairs (2i, 2i + 1); else halves
+  Switch interleaved = {};              ///< pairs (2i, 2i + 1); else halves
   Setting rotary_part = {1, "partial_rotary_factor"};  ///< of a head's features that turn
   const char* rotary_width = nullptr;                  ///< or how many do
   Setting theta = {1e4, "rope_theta"};
@@ -110,7 +137,17 @@ struct Arithmetic {
   bool root_of_width = false;  ///< embeddings are multiplied by the root of the hidden size
   Setting embedding_scale = {1}, residual_scale = {1};
   Setting logit_scale = {1}, logit_divisor = {1};
+  /// Falcon-H1: of what attention and the state read and give, of keys, gates and what networks
+  /// give; and a list of those of what a state's first matrix gives: gates, inputs, B, C, steps.
+  Setting attention_in_scale = {1}, attention_out_scale = {1}, key_scale = {1};
+  Setting state_in_scale = {1}, state_out_scale = {1};
+  const char* state_part_scales = nullptr;
+  Setting gate_scale = {1}, down_scale = {1};
   Routing routing = {};
+  /// Of Gemma 4: experts and a network read the hidden state side by side, each by norms of its
+  /// own.
+  Switch experts_beside_network = {};
+  bool layer_scale = false;  ///< what leaves a layer is multiplied by a number of the file
   /// Flags that must have these values: others change what a layer computes.
   std::vector<Switch> only = {};
 };

@@ -21,6 +21,9 @@ enum class Part {
   project_out,
   final_norm,
   lm_head,
+  layer_embedding,  ///< Gemma 4: of what each layer gets by token
+  layer_projection,
+  layer_projection_norm,
   rope_factors,  ///< GGUF: what the frequencies of rotary embeddings are divided by
   // of a layer
   attention_norm,
@@ -30,6 +33,15 @@ enum class Part {
   q_norm,  ///< of every head, or of all
   k_norm,
   sinks,  ///< scores that no token has
+  query_latent_norm,
+  latent_norm,
+  layer_input_norm,  ///< Gemma 4
+  layer_scale,
+  network_post_norm,  ///< of a network that experts stand beside
+  experts_norm,
+  experts_post_norm,
+  router_scale,
+  expert_scale,
   router,
   router_correction,  ///< a number per expert, added for the choice alone
   shared_expert_gate,
@@ -37,7 +49,10 @@ enum class Part {
   state_decay,
   state_step_bias,
   state_skip,
-  state_norm
+  state_norm,
+  state_step_norm,  ///< Jamba: of what Mamba makes of its inputs
+  state_b_norm,
+  state_c_norm
 };
 
 /// A weight and, where the file has one, the bias beside it.
