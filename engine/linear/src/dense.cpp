@@ -20,10 +20,10 @@ using kernels::Real;
 
 class DenseLinear final : public Linear {
  public:
-  DenseLinear(const Stack& stack, Real type, int num_threads)
+  DenseLinear(const Stack& stack, Real type, const std::string& of, int num_threads)
       : Linear(stack.rows(), stack.columns()),
         type_(type),
-        stored_as_(stored_as(stack)),
+        stored_as_(of.empty() ? stored_as(stack) : of),
         data_(kernels::dense_weights_bytes(stack.rows(), stack.columns(), type)) {
     for_rows(num_threads, stack.rows(), [&](std::int64_t first, std::int64_t last) {
       thread_local std::vector<float> room;
@@ -118,8 +118,9 @@ Real kept_type(const Stack& stack, Real wanted) {
 
 }  // namespace
 
-std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, int num_threads) {
-  return std::make_unique<DenseLinear>(stack, kept_type(stack, form.dtype), num_threads);
+std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, int num_threads,
+                                   const std::string& of) {
+  return std::make_unique<DenseLinear>(stack, kept_type(stack, form.dtype), of, num_threads);
 }
 
 }  // namespace tessera::linear

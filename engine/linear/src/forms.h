@@ -13,7 +13,9 @@
 namespace tessera::linear {
 
 /// Numbers as form.dtype, or in the 16 bits that the file has them in.
-std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, int num_threads);
+/// @param of what they were, " of codes", where the stack does not know it
+std::unique_ptr<Linear> make_dense(const Stack& stack, const LinearForm& form, int num_threads,
+                                   const std::string& of = "");
 
 /// Codes of 3, 4 or 8 bits.
 std::unique_ptr<Linear> make_codes(const Stack& stack, const LinearForm& form,

@@ -144,8 +144,10 @@ std::unique_ptr<Linear> make_stored(const Stack& stack, const LinearForm& form, 
 std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm& form,
                                             int num_threads) {
   std::vector<std::vector<float>> parts;
+  std::string of;
   for (std::int64_t part = 0; part < stack.num_parts(); ++part) {
     const weights::LinearWeight& linear = stack.parts()[static_cast<std::size_t>(part)];
+    if (linear.codes) of = " of codes";
     parts.push_back(
         linear.codes ? quant::read_codes(*stack.weights(), linear, num_threads).codes.dequantised()
                      : stack.read_part(part, num_threads));
@@ -158,7 +160,7 @@ std::unique_ptr<Linear> make_dense_of_codes(const Stack& stack, const LinearForm
     values.insert(values.end(), row, row + stack.columns());
   }
   stack.release();
-  return make_dense(Stack(values, stack.rows(), stack.columns()), form, num_threads);
+  return make_dense(Stack(values, stack.rows(), stack.columns()), form, num_threads, of);
 }
 
 }  // namespace tessera::linear

@@ -164,7 +164,7 @@ TEST_F(CheckpointLinearTest, AreNumbersInSixteenBits) {
   LinearSource stack{file, {all[0], all[7]}, {}};
   for (std::int64_t r = 2 * TinyLlama::kHidden; r-- > 0;) stack.row_order.push_back(r);
   const auto dense_one = make_linear(stack, dense(kernels::Real::f32), nullptr, 2);
-  EXPECT_EQ(dense_one->describe(), "f32");
+  EXPECT_EQ(dense_one->describe(), "f32 of codes");
   RowMatrix expected(2 * TinyLlama::kHidden, TinyLlama::kHidden);
   expected << test::values_of(quant::read_codes(*file, all[0]).codes),
       test::values_of(quant::read_codes(*file, all[7]).codes);
@@ -409,10 +409,10 @@ TEST_F(CheckpointLinearTest, ZeroPointsThatAreNone) {
 TEST_F(CheckpointLinearTest, OtherProgramsAreRefusedByName) {
   quantised(Method::rtn, {4, 4, 4}, {.group_size = 32});
   rewrite([](weights::TensorSpec& spec, std::string&) {
-    if (spec.name == kFirst + ".weight_packed") spec.name = kFirst + ".qweight";
+    if (spec.name == kFirst + ".weight_packed") spec.name = kFirst + ".W_q";
     return spec.name != kFirst + ".weight_scale";
   });
-  expect_refused(ErrorCode::unsupported, {"qweight", "GPTQ or AWQ"});
+  expect_refused(ErrorCode::unsupported, {"W_q", "HQQ"});
 }
 
 }  // namespace
