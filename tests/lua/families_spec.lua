@@ -40,6 +40,14 @@ describe("a family", function()
     assert.near(36e9, big.num_active_parameters, 0.5e9)
     assert.equal(2 * 8 * 128 * 40 * 2, big:kv_bytes_per_token(16))
     assert.equal(32768, big.max_context_tokens)
+    local intern = support.changed(llama, { model_type = "internlm", hidden_size = 4096, intermediate_size = 11008,
+      num_hidden_layers = 32, num_attention_heads = 32, vocab_size = 103168, bias = true })
+    assert.equal(7321948160, model(intern).num_parameters) -- internlm/internlm-7b
+    intern.bias = false
+    assert.equal(7321948160 - 32 * 4 * 4096, model(intern).num_parameters)
+    assert.near(14.5e9, model(support.changed(llama, { model_type = "orion", hidden_size = 5120,
+      intermediate_size = 15360, num_hidden_layers = 40, num_attention_heads = 40, vocab_size = 84608,
+    })).num_parameters, 0.005 * 14.5e9) -- OrionStarAI/Orion-14B-Base
   end)
 
   it("says what its configuration lacks", function()
