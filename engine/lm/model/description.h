@@ -75,6 +75,10 @@ struct Description {
   std::optional<StateForm> state = {};
 };
 
+/// ALiBi (Press et al., arXiv:2108.12409, section 3): a geometric row, and for numbers of heads
+/// between powers of two every other one of the next row.
+std::vector<float> alibi_slopes(std::int64_t num_heads);
+
 /// The names of StateMatrices of a layer; none where it keeps no state.
 struct StateLinears {
   std::vector<std::string> in, inner;

@@ -133,7 +133,8 @@ TEST_F(DamagedDecoder, IsOfAFamilyOrSwitchThatIsPlannedOnly) {
   };
   expect("llama2", {{"model_type", "apertus"}, {"architectures", {"ApertusForCausalLM"}}},
          "the family 'apertus' can be planned, not run; run are arcee, bloom, ");
-  expect("dots1", {{"n_group", 3}}, "n_group: 4 experts, of which a token visits 2, do not come in 3");
+  expect("dots1", {{"n_group", 3}},
+         "n_group: 4 experts, of which a token visits 2, do not come in 3");
   expect("mpt", {{"attn_config", {{"alibi", true}, {"prefix_lm", true}}}},
          "attn_config.prefix_lm: only false is understood");
   expect("smollm3", {{"no_rope_layers", {1, 0}}}, "no_rope_layers: 2 numbers for 3 layers");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decoder.h"
+#include "tessera/core/error.h"
 #include "tessera/weights/weights.h"
 
 // Tiny models of every family and what Hugging Face transformers made of them: see
@@ -120,6 +121,17 @@ inline double relative_error(const std::vector<float>& got, const std::vector<fl
     most = std::max(most, std::abs(static_cast<double>(expected[i])));
   }
   return error / most;
+}
+
+/// The message of what is asked of a decoder that does not have it.
+template <class F>
+std::string refusal(F&& ask) {
+  try {
+    ask();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
 }
 
 }  // namespace tessera::lm
