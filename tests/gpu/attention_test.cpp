@@ -81,7 +81,7 @@ void expect_definition(const KvCache& cache, const Batch& batch, const Attention
 TEST(CudaAttention, IsNearTheDefinitionForEveryTypeAndHeadDim) {
   for_each_device([](const cuda::Device&) {
     for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8})
-      for (const std::int64_t head_dim : {1, 20, 64, 80, 128, 256, 512}) {
+      for (const std::int64_t head_dim : {1, 20, 64, 80, 128, 256, 512, 576}) {
         SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)) + ", head_dim " +
                      std::to_string(head_dim));
         const KvCache cache({type, 16, 2, head_dim}, {emulated() ? 131 : 400, 5}, gpu_seed() + 10);

@@ -75,7 +75,7 @@ void expect_definition(const KvCache& cache, const Batch& batch, const Attention
 
 TEST(PagedAttention, IsNearTheDefinitionForEveryTypeAndHeadDim) {
   for (const KvType type : kTypes) {
-    for (const std::int64_t head_dim : {1, 3, 8, 20, 64, 80, 96, 128, 130, 256}) {
+    for (const std::int64_t head_dim : {1, 3, 8, 20, 64, 80, 96, 128, 130, 256, 576}) {
       SCOPED_TRACE("type " + std::to_string(static_cast<int>(type)) + ", head_dim " +
                    std::to_string(head_dim));
       const KvCache cache({type, 16, 2, head_dim}, {70, 5}, 10);

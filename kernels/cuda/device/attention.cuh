@@ -6,7 +6,7 @@
 namespace tessera::kernels::cuda {
 
 inline constexpr int kAttentionThreads = 128;  ///< of a block, and keys of a tile
-inline constexpr int kAttentionDims = 4;       ///< head dimensions of a thread, at most
+inline constexpr int kAttentionDims = 5;       ///< head dimensions of a thread, at most
 static_assert(kAttentionThreads * kAttentionDims >= kMaxHeadDim);
 
 /// Pointers are the device's; the shapes are those of paged_attention().

@@ -24,7 +24,8 @@ struct KvBlocks {
   std::int64_t head_dim;  ///< at most kMaxHeadDim
 };
 
-inline constexpr std::int64_t kMaxHeadDim = 512;  ///< larger ones are `unsupported`
+/// Larger ones are `unsupported`. The latents of DeepSeek are as wide as this.
+inline constexpr std::int64_t kMaxHeadDim = 576;
 
 /// Bytes of the keys (or of the values) of `blocks`, without scales; 0 where the shape is not
 /// valid.
