@@ -82,7 +82,9 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
 double stage_weight_bytes(const cost::PricingContext& context, const cost::Stage& stage) {
   cost::MemoryAccount memory;
   add_weights(cost::shard(context.model, stage.degree(), context.split), stage,
-              cost::of_checkpoint(memory_query(serving::EngineOptions{}), context.model), memory);
+              cost::of_checkpoint(memory_query(serving::EngineOptions{}), context.model,
+                                  context.kernel_set),
+              memory);
   return memory.weight_bytes + memory.embedding_bytes;
 }
 

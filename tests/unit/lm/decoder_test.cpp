@@ -132,7 +132,8 @@ std::vector<std::string> folders() {
           "gguf/seed_oss",
           "gguf/smollm3",
           "gguf/stablelm",
-          "gguf/starcoder2"};
+          "gguf/starcoder2",
+          "gguf/lfm2_moe"};
 }
 
 // Some layer from `cut` on attends to keys of a layer before it.
