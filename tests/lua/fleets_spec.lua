@@ -86,6 +86,10 @@ describe("ts.plan_fleet of named models", function()
       rent = { { "4xL4", limit = 1, usd_per_h = 0.4, spot = true }, { "2xA100-40G", limit = 3, usd_per_h = 8 } } })
     -- 0.4 USD/h a node of L4, 8 of A100: what the demand needs beyond the one node of L4 is A100.
     assert.truthy(fleet.usd_per_h < 8.4 and fleet.usd_per_h > 0.09, tostring(fleet.usd_per_h))
+    local free = assert(fleet_of { models = { chat() }, rent = { { "4xL4", limit = 3, usd_per_h = 0 } } })
+    assert.equal(0, free.usd_per_h)
+    local million = assert(fleet_of { models = { chat() }, rent = { { "4xL4", limit = 1000000, usd_per_h = 4 } } })
+    assert.equal(2, million.usd_per_h) -- two L4 of a node
     local none, why = fleet_of { models = { chat() }, rent = { { "4xL4", limit = 0 } } }
     assert.is_nil(none)
     assert.equal("infeasible", why.code)
@@ -101,6 +105,13 @@ describe("ts.plan_fleet of named models", function()
       output_tokens = 40 } } } }
     assert.equal("infeasible", many.code)
     assert.truthy(many.have and many.have < 0.1)
+    local _, dear = fleet_of { models = { chat() }, cluster = "2x(4xL4)", max_usd_per_h = 0.01 }
+    assert.same({ "budget", { "chat" } }, { dear.constraint, dear.models })
+    assert.truthy(dear.least > 0.01 and dear.message:find("count at their bounds", 1, true), dear.message)
+    local _, bare = fleet_of { models = { chat() }, cluster = "(4xL4)", reserve = { nodes = 1 } }
+    assert.same({ "reserve", 1 }, { bare.constraint, bare.least })
+    local _, few = fleet_of { models = { chat { min_nodes = 3 } }, cluster = "2x(4xL4)" }
+    assert.equal("constraint", few.constraint)
   end)
 
   it("refuses what contradicts itself", function()

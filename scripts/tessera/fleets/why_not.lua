@@ -11,6 +11,11 @@ return function(found)
       lines[#lines + 1] = ("  %s:%s"):format(name, (refused:gsub("\n", "\n  ")))
     end
   end
+  local pricing = found.pricing
+  if lack.least and pricing.simulated < pricing.shapes then
+    lines[#lines + 1] = ("Of %d shapes %d were simulated, the others count at their bounds: it may take more."):format(
+      pricing.shapes, pricing.simulated)
+  end
   local why = core.why("infeasible", table.concat(lines, "\n"))
   why.constraint, why.models, why.have, why.least = lack.kind, lack.models, lack.have, lack.least
   return why
