@@ -24,7 +24,8 @@ end
 
 describe("an address of the hub", function()
   it("is the id that it shows", function()
-    for _, address in ipairs { "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct", "hf.co/Qwen/Qwen2.5-7B-Instruct",
+    for _, address in ipairs { "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct",
+      "huggingface.co/Qwen/Qwen2.5-7B-Instruct", "https://hf.co/Qwen/Qwen2.5-7B-Instruct",
       "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct/tree/main",
       "http://www.huggingface.co/Qwen/Qwen2.5-7B-Instruct/",
       "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct?library=vllm" } do

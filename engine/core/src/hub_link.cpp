@@ -30,12 +30,16 @@ std::string variable(const char* name) {
 }  // namespace
 
 std::optional<HubLink> hub_link(std::string_view text) {
-  for (const std::string_view scheme : {"https://", "http://"})
-    if (text.starts_with(scheme)) text.remove_prefix(scheme.size());
+  bool has_scheme = false, is_hub = false;
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!text.starts_with(scheme)) continue;
+    has_scheme = true;
+    text.remove_prefix(scheme.size());
+  }
   if (text.starts_with("www.")) text.remove_prefix(4);
-  bool is_hub = false;
   for (const std::string_view host : {"huggingface.co/", "hf.co/"}) {
-    if (!text.starts_with(host)) continue;
+    // hf.co/OWNER/NAME:TAG is a name of ollama's.
+    if (!text.starts_with(host) || (host == "hf.co/" && !has_scheme)) continue;
     is_hub = true;
     text.remove_prefix(host.size());
   }

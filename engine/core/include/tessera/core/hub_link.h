@@ -14,8 +14,8 @@ struct HubLink {
 };
 
 /// "https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/Qwen3-8B-Q4_K_M.gguf", as a browser shows
-/// it; also of hf.co, with /tree/ or /resolve/, and without the scheme. Empty for what is no such
-/// address.
+/// it; also with /tree/ or /resolve/, without the scheme, and of https://hf.co. Empty for what is
+/// no such address.
 /// @throws Error{invalid_argument} for an address of the hub that names no model
 std::optional<HubLink> hub_link(std::string_view text);
 
