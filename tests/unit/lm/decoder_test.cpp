@@ -356,6 +356,13 @@ TEST(EveryLength, HasItsFrequencies) {
 // Whatever the shape of a matrix, and however the prompt is cut.
 TEST_P(EveryDecoder, RunsInFewerBits) {
   if (GetParam() == "gguf/llama_blocks") return;  // in blocks already
+  if (GetParam().starts_with("quantised/")) {
+    const std::vector<LayerForm> forms(static_cast<std::size_t>(model->shape().num_layers),
+                                       {.bitwidth = 8, .scheme = {.group_size = 8}});
+    EXPECT_THAT(refusal([&] { load_decoder({.path = decoder_path(GetParam()), .layers = forms}); }),
+                HasSubstr("it is quantised already"));
+    return;
+  }
   const auto& [ids, logits] = expected[0];
   const double in_8_bits = most_in_8_bits(*model);
   for (const std::int32_t bitwidth : {8, 4, 3}) {
@@ -404,6 +411,22 @@ TEST(EveryFixture, HoldsTheParametersOfItsShape) {
     EXPECT_EQ(shape.num_parameters(), numbers);
   }
   EXPECT_GT(count, 70);
+}
+
+// bitsandbytes rounds activations too, as this does; of numbers the product is the formula's.
+TEST(OfQuantisedCheckpoints, RowsOfEightBitsRoundActivations) {
+  const std::string path = decoder_path("quantised/bnb_int8");
+  const auto stored = load_decoder({.path = path});
+  const std::vector<LayerForm> forms(static_cast<std::size_t>(stored->shape().num_layers));
+  const auto numbers = load_decoder({.path = path, .layers = forms});
+  for (const Expected& one : expected_of(decoder_folder("quantised/bnb_int8"))) {
+    const auto error = [&](const Decoder& model) {
+      return relative_error(run_in_pieces(model, one.ids, one.ids.size()), one.logits);
+    };
+    EXPECT_LT(error(*numbers), kBound);
+    EXPECT_GT(error(*stored), kBound);
+    EXPECT_LT(error(*stored), 0.2);
+  }
 }
 
 // A state is that of after its last token: what a sequence goes back to must be there.
