@@ -63,7 +63,7 @@ const Counted kCounted[] = {
                          "conv", "conv", "conv", "full_attention", "conv", "conv", "conv",
                          "full_attention", "conv", "conv", "conv", "full_attention", "conv", "conv",
                          "full_attention", "conv", "conv"]})",
-     8'339'929'856, 6 * 2 * 512 * 2, 18 * 2048 * 2 * 2},
+     8'339'929'856 + 704, 6 * 2 * 512 * 2, 18 * 2048 * 2 * 2},
     // Qwen3.5 27B
     {R"({"model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64,
          "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256,
