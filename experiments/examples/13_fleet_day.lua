@@ -30,9 +30,7 @@ for hour = 1, 24 do
   end
 end
 
--- What a replica costs that starts or stops: minutes of its GPUs, and somebody's attention.
-for _, switch_usd in ipairs { 0.1, 1 } do
-  local plan = assert(ts.plan_fleet { cluster = "3x(8xA100-40G)+2x(8xH100-80G)+4x(4xL4)+2x(4xL40S)", models = models,
-    periods = periods, switch_usd = switch_usd, gap = 0.02, time_limit_s = 40 })
-  print(plan)
-end
+-- switch_usd: what a replica costs that starts or stops, minutes of its GPUs and somebody's attention.
+local plan = assert(ts.plan_fleet { cluster = "3x(8xA100-40G)+2x(8xH100-80G)+4x(4xL4)+2x(4xL40S)", models = models,
+  periods = periods, switch_usd = 1, gap = 0.02, time_limit_s = 200 })
+print(plan)
