@@ -59,7 +59,14 @@ local function plan_of(found)
   return setmetatable(plan, meta)
 end
 
+local function check_self(plan, name)
+  if getmetatable(plan) == meta then return end
+  core.raise("invalid_argument", ("%s is called as plan:%s(), on what ts.plan_fleet with periods gave"):format(name,
+    name), name)
+end
+
 function methods.explain(plan)
+  check_self(plan, "explain")
   local lines = { ("%.2f USD in %d periods, %d replicas start or stop at %.4g USD; none costs less than %.2f "
     .. "(gap %.2g %%: %s)"):format(plan.usd, #plan.rows, plan.switched, plan.switch_usd, plan.bound_usd,
     100 * plan.gap, plan.scope) }
@@ -73,6 +80,7 @@ function methods.explain(plan)
 end
 
 function methods.to_table(plan)
+  check_self(plan, "to_table")
   local plain = {}
   for name, value in pairs(plan) do
     if name ~= "fleets" and name ~= "peak" then plain[name] = value end
