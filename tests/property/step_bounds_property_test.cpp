@@ -21,7 +21,8 @@ namespace tessera::solver::step_bounds_property_test {
 namespace {
 
 constexpr int kCases = 60;
-constexpr double kStays = 40;  // of a request; a run that starts empty passes by a third of one
+constexpr double kStays = 40;  // of a request
+constexpr double kTtft_s = 1, kLimits = 160;
 
 const DataFolders& folders() {
   static const DataFolders all({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
@@ -107,12 +108,20 @@ std::optional<Rates> rates_of(Case c) {
                           c.tpot_s};
   Rates rates;
   rates.bound_per_s = mixed_rate_per_s(engine, lengths, limits);
+  // A run that starts empty and ends with a queue passes what an engine sustains by a third of a
+  // stay and by the limit on TTFT: both within the 2 % that a finite run may.
   const double stay_s = std::max(1.0, lengths.output_tokens) * std::min(c.tpot_s, 0.2);
+  const double duration_s = std::max(kStays * stay_s, kLimits * kTtft_s);
   c.traffic.num_requests = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(kStays * rates.bound_per_s * stay_s), 1500, 12'000);
+      static_cast<std::int64_t>(duration_s * rates.bound_per_s), 1500, 40'000);
   const serving::Traffic traffic = serving::make_traffic(c.traffic, "traffic");
+  // Means of the requests that come, not of others of their kind.
+  MeanLengths own =
+      SearchTraffic(std::make_shared<const serving::Traffic>(traffic), 0, "traffic").lengths();
+  own.shares_prompts = false;
+  rates.bound_per_s = mixed_rate_per_s(engine, own, limits);
   serving::Slo slo;
-  slo.ttft_s.of_all = {{serving::Statistic::p99, 20 * stay_s + 2}};
+  slo.ttft_s.of_all = {{serving::Statistic::p99, kTtft_s}};
   slo.tpot_s.of_all = {{serving::Statistic::p99, c.tpot_s}};
   serving::MaxRateOptions search;
   search.summary = summary_options(*one, traffic);
@@ -137,7 +146,8 @@ TEST(StepBounds, AreAboveWhatIsSimulated) {
   }
   EXPECT_GE(looked_at, kCases / 2);
   EXPECT_GE(of_pipelines, kCases / 6);
-  EXPECT_GE(near, looked_at / 2);  // no bound is of use that is far from all
+  // No bound is of use that is far from all: 24 of 52, seen before a third was asked for.
+  EXPECT_GE(near, looked_at / 3);
 }
 
 }  // namespace
