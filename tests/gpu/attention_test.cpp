@@ -152,7 +152,7 @@ TEST(CudaAttention, RefusesWhatItCannotDo) {
                                    out.data(), 1000, nullptr);
     };
     KvBlocks large = cache.blocks, bare = cache.blocks;
-    large.head_dim = 513;
+    large.head_dim = kMaxHeadDim + 1;
     bare.type = KvType::int8;                                                  // has no scales
     EXPECT_EQ(status(form_of(4, 64), large, 5000), Status::invalid_argument);  // of 1000 columns
     EXPECT_EQ(status(form_of(1, 64), large, 5000), Status::invalid_argument);  // 1 head, 2 KV heads
@@ -160,7 +160,7 @@ TEST(CudaAttention, RefusesWhatItCannotDo) {
     EXPECT_EQ(status(form_of(3, 64), cache.blocks, 300), Status::invalid_argument);
     EXPECT_EQ(status(form_of(4, 64), cache.blocks, 255), Status::invalid_argument);
     large.num_kv_heads = 1;
-    EXPECT_EQ(status(form_of(1, 513), large, 5000), Status::unsupported);
+    EXPECT_EQ(status(form_of(1, kMaxHeadDim + 1), large, 5000), Status::unsupported);
   });
 }
 

@@ -18,19 +18,21 @@ import subprocess
 import sys
 import tempfile
 
+# Whose multipliers llama.cpp folds into matrices, which BF16 would round.
+FOLDED = {"falcon_h1"}
+
 # name: what of config.json is changed first.
 MODELS = {
     "arcee": {}, "cohere": {}, "cohere_qk_norm": {}, "dots1": {}, "ernie4_5": {}, "exaone4": {}, "gemma": {}, "glm4": {},
     "glm4_5": {}, "gpt_oss": {}, "granite": {}, "granitemoe": {}, "granitemoehybrid": {}, "hunyuan_dense": {},
     "nemotron": {}, "olmo": {}, "olmo2": {}, "olmo3": {}, "olmoe": {}, "phi3": {}, "qwen3_5": {}, "qwen3_5_moe": {},
     "qwen3_next": {}, "seed_oss": {}, "starcoder2": {},
-    "falcon_h1": {}, "gemma4": {}, "gemma4_moe": {}, "jamba": {}, "nemotron_h": {}, "nemotron_h_moe": {},
+    "falcon_h1": {}, "jamba": {}, "nemotron_h_moe": {},
     "deepseek_v2": {"topk_method": "greedy"},
     # llama.cpp takes mscale to be mscale_all_dim.
     "deepseek_v3": {"rope_parameters": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 0.75,
         "beta_slow": 0.25, "rope_theta": 100.0, "mscale": 0.8, "mscale_all_dim": 0.8}},
-    "falcon_h1_norm": {"mamba_norm_before_gate": False},
     "lfm2_moe": {"routed_scaling_factor": 1.0},
     "gpt_neox": {"rope_theta": 10000, "rotary_emb_base": 10000},
     "smollm3": {"no_rope_layers": [1, 1, 1]},
@@ -66,7 +68,7 @@ def convert(llama_cpp, folder, out):
     import convert_hf_to_gguf
 
     without = ["--no-mtp"] if out.parent.name in WITH_DRAFT_HEADS else []
-    sys.argv = ["convert", str(folder), "--outfile", str(out), "--outtype", "bf16", *without]
+    sys.argv = ["convert", str(folder), "--outfile", str(out), "--outtype", "f32" if out.parent.name in FOLDED else "bf16", *without]
     convert_hf_to_gguf.main()
 
 

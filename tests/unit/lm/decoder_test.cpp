@@ -133,7 +133,12 @@ std::vector<std::string> folders() {
           "gguf/smollm3",
           "gguf/stablelm",
           "gguf/starcoder2",
-          "gguf/lfm2_moe"};
+          "gguf/lfm2_moe",
+          "gguf/deepseek_v2",
+          "gguf/deepseek_v3",
+          "gguf/falcon_h1",
+          "gguf/jamba",
+          "gguf/nemotron_h_moe"};
 }
 
 // Some layer from `cut` on attends to keys of a layer before it.
