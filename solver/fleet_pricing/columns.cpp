@@ -308,8 +308,8 @@ bool FleetColumns::simulate(std::size_t column) {
 void FleetColumns::bound_slower(std::size_t model, const FleetEngine& known,
                                 const Configuration& limits) {
   // Other tokens of a step were not worth a change, which is at most so much.
-  const double most =
-      std::max(kWorthIt * known.rate_per_s, known.priced->found->fails_at_per_s.value_or(kInfinity));
+  const double most = std::max(kWorthIt * known.rate_per_s,
+                               known.priced->found->fails_at_per_s.value_or(kInfinity));
   const std::vector<StepMix> steps = compared_steps(searches_[known.search]->search.lengths());
   for (const auto& kind : kinds_) {
     if (kind->model != model) continue;

@@ -9,9 +9,9 @@
 -- over their GPUs or have attention in parts is in its scripts, not in the table (parts/inferencex.lua).
 -- aiconfigurator: vLLM 0.12, lengths as nominal; how its loop starts is unknown, so its TTFT is left out. TensorRT-LLM
 -- holds prompts back, by its scripts too: for 1,024 tokens in and out on fewer than 8 GPUs up to 20 steps until a step
--- with Llama's prompts has nine tenths of its tokens, and up to 60 steps until each part of DeepSeek's attention has one
--- (enable_balance); by its own rules, nothing is fitted to that. Checkpoints of nvidia have
--- static scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find them while running. Drafts
+-- with Llama's prompts has nine tenths of its tokens, and up to 60 steps until each part of DeepSeek's attention has
+-- one (enable_balance); by its own rules, nothing is fitted to that. Checkpoints of nvidia have static
+-- scales (modern_fp8_static, modern_fp4); in vLLM all are priced as those that find them while running. Drafts
 -- are left out. Below the knee: the KV cache holds all that is under way (TTFT below 2 s). What a step of a group costs
 -- for each request where it is decided late, 45 us, was chosen by the runs in 16 bits: they judge the rest of their
 -- prices, not that. What launching a prompt's layer takes under TensorRT-LLM was read off its runs with 1,024 tokens in
