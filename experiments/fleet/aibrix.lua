@@ -4,7 +4,6 @@
 --
 --   tessera run experiments/fleet/aibrix.lua
 local ts = require "tessera"
-local data_sets = require "tessera.desk.data_sets"
 local files = require "tessera.files"
 local core = require "tessera.core"
 local measured = require "lib.measured"
@@ -14,7 +13,7 @@ local function json_of(path, why)
   return nil, why or { code = "no_data", message = "the instances are not here" }
 end
 
-local workloads, why = json_of(data_sets.path("instances", "fleet/melange_aibrix.json"))
+local workloads, why = json_of(measured.instance "fleet/melange_aibrix.json")
 local rates = {}
 for _, gpu in ipairs { "a100", "a40" } do
   local tables, problem = json_of(measured.path("melange/aibrix_llama2-7b_" .. gpu .. ".json"))

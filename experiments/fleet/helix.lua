@@ -78,9 +78,9 @@ local function ours(bits, context)
   }
   if not fleet then return { status = problem.code, message = problem.message } end
   local words, pipelines, sum = {}, 0, 0
-  for _, column in ipairs(fleet.abstract.columns) do
-    words[#words + 1] = ("%d x %s"):format(column.count, column.label)
-    pipelines = pipelines + column.count
+  for _, column in ipairs(fleet.columns) do
+    if column.replicas > 0 then words[#words + 1] = ("%d x %s"):format(column.replicas, column.label) end
+    pipelines = pipelines + column.replicas
   end
   for _, row in ipairs(fleet.replicas) do
     local part = row.part

@@ -20,4 +20,7 @@ end
 -- The path of one of its files, or nil and why.
 function M.path(name) return data_sets.path("measured", name) end
 
+-- The path of an instance with a known answer, or nil and why.
+function M.instance(name) return data_sets.path("instances", name) end
+
 return M

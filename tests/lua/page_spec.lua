@@ -128,7 +128,7 @@ describe("ts.report", function()
   end)
 
   it("refuses what it has no page for", function()
-    support.raises("invalid_argument", "what ts.plan, ts.plan_serving, ts.serve or ts.execute gave",
+    support.raises("invalid_argument", "what ts.plan, ts.plan_serving, ts.serve, ts.plan_fleet or ts.execute gave",
       function() ts.report(ts.model "opt-13b", "x.html") end)
     support.raises("invalid_argument", "ts.report.path", function() ts.report({}, 1) end)
     support.raises("invalid_argument", "ts.report.thing", function() ts.report({}, "x.html") end)

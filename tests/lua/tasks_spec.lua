@@ -61,6 +61,8 @@ describe("ten tasks of an engineer", function()
         local word = command:match "^%S+"
         assert.is_true(own[word] or others[word], command)
         if own[word] then
+          -- No server runs here: its page is a file.
+          command = command:gsub("%-%-metrics http://127%.0%.0%.1:8000/metrics", "metrics.txt")
           local status, out, err = host.run_program({ "bash", "-c", ("cd '%s' && '%s' %s"):format(folder, host.program,
             command:sub(#word + 1)) }, "")
           assert.equal(0, status, task.title .. ": " .. command .. "\n" .. out .. err)
