@@ -50,9 +50,8 @@ class Head {
 
  private:
   void convolve(const float* in, std::int64_t first, std::vector<float>& out) {
-    const ShortConvolution convolution{net_.channels(), net_.kernel, weights_.convolution.data(),
-                                       nullptr, state_};
-    convolution.take(in, first, std::ssize(out), out.data());
+    convolution_of(weights_, net_.channels(), net_.kernel, state_)
+        .take(in, first, std::ssize(out), out.data());
   }
 
   static void normalise(std::vector<float>& x, float scale) {
@@ -92,9 +91,7 @@ class Head {
   }
 
   void gate(const float* z, float* out) const {
-    float sum = 0;
-    for (std::int64_t j = 0; j < net_.value_dim; ++j) sum += out[j] * out[j];
-    const float factor = 1 / std::sqrt(sum / static_cast<float>(net_.value_dim) + weights_.epsilon);
+    const float factor = rms_factor(out, net_.value_dim, weights_.epsilon);
     for (std::int64_t j = 0; j < net_.value_dim; ++j)
       out[j] *= factor * weights_.norm[static_cast<std::size_t>(j)] * z[j] * sigmoid(z[j]);
   }

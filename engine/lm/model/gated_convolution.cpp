@@ -16,19 +16,14 @@ class GatedConvolutionMixer final : public StateMixer {
   std::int64_t outputs() const override { return net_.outputs(); }
 
   void run(Rows2d in, float* state, Rows2d out, const MixerTools& tools) const override {
-    const auto& bias = weights_.convolution_bias;
-    const ShortConvolution convolution{.channels = net_.channels,
-                                       .kernel = net_.kernel,
-                                       .weight = weights_.convolution.data(),
-                                       .bias = bias.empty() ? nullptr : bias.data(),
-                                       .state = state,
-                                       .activated = false};
-    constexpr std::int64_t kChannels = 64;  // of a slice
-    kernels::for_slices(
-        tools.num_threads, net_.channels, kChannels, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t row = 0; row < in.rows; ++row)
-            take(in.data + row * in.stride, convolution, first, last, out.data + row * out.stride);
-        });
+    ShortConvolution convolution = convolution_of(weights_, net_.channels, net_.kernel, state);
+    convolution.activated = false;
+    kernels::for_slices(tools.num_threads, net_.channels, kSliceChannels,
+                        [&](std::int64_t first, std::int64_t last) {
+                          for (std::int64_t row = 0; row < in.rows; ++row)
+                            take(in.data + row * in.stride, convolution, first, last,
+                                 out.data + row * out.stride);
+                        });
   }
 
  private:

@@ -21,20 +21,8 @@ class MambaMixer final : public StateMixer {
     const std::int64_t inner = mamba_.inner, made = mamba_.rank + 2 * mamba_.state;
     std::vector<float> mixed(static_cast<std::size_t>(in.rows * inner)), steps(mixed.size());
     std::vector<float> inputs(static_cast<std::size_t>(in.rows * made));
-    const auto& bias = weights_.convolution_bias;
-    const ShortConvolution convolution{.channels = inner,
-                                       .kernel = mamba_.kernel,
-                                       .weight = weights_.convolution.data(),
-                                       .bias = bias.empty() ? nullptr : bias.data(),
-                                       .state = state};
-    constexpr std::int64_t kChannels = 64;  // of a slice
-    kernels::for_slices(tools.num_threads, inner, kChannels,
-                        [&](std::int64_t first, std::int64_t last) {
-                          for (std::int64_t row = 0; row < in.rows; ++row) {
-                            convolution.take(in.data + row * in.stride + first, first, last - first,
-                                             mixed.data() + row * inner + first);
-                          }
-                        });
+    convolution_of(weights_, inner, mamba_.kernel, state)
+        .take_rows(in, mixed.data(), tools.num_threads);
     // The step, B and C of each token, then a step of each channel.
     const Rows2d x{mixed.data(), in.rows, inner, inner};
     const Rows2d low{inputs.data(), in.rows, mamba_.rank, made};
@@ -46,7 +34,7 @@ class MambaMixer final : public StateMixer {
     if (tools.see) tools.see(1, low);
     tools.inner[1]->apply(low.data, made, in.rows, steps.data(), inner, tools.num_threads);
     float* states = state + mamba_.counts().kept_inputs();
-    kernels::for_slices(tools.num_threads, inner, kChannels,
+    kernels::for_slices(tools.num_threads, inner, kSliceChannels,
                         [&](std::int64_t first, std::int64_t last) {
                           for (std::int64_t channel = first; channel < last; ++channel)
                             run_channel(channel, in, mixed, steps, inputs, states, out);
@@ -61,10 +49,7 @@ class MambaMixer final : public StateMixer {
   }
 
   void norm(const std::vector<float>& weight, float* x) const {
-    float sum = 0;
-    for (std::size_t i = 0; i < weight.size(); ++i) sum += x[i] * x[i];
-    const float mean = sum / static_cast<float>(weight.size());
-    const float factor = 1 / std::sqrt(mean + weights_.epsilon);
+    const float factor = rms_factor(x, std::ssize(weight), weights_.epsilon);
     for (std::size_t i = 0; i < weight.size(); ++i) x[i] *= factor * weight[i];
   }
 

@@ -20,17 +20,8 @@ class Mamba2Mixer final : public StateMixer {
   void run(Rows2d in, float* state, Rows2d out, const MixerTools& tools) const override {
     const std::int64_t channels = mamba_.channels();
     std::vector<float> mixed(static_cast<std::size_t>(in.rows * channels));
-    const auto& bias = weights_.convolution_bias;
-    const ShortConvolution convolution{channels, mamba_.kernel, weights_.convolution.data(),
-                                       bias.empty() ? nullptr : bias.data(), state};
-    constexpr std::int64_t kChannels = 64;  // of a slice
-    kernels::for_slices(
-        tools.num_threads, channels, kChannels, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t row = 0; row < in.rows; ++row) {
-            convolution.take(in.data + row * in.stride + mamba_.inner() + first, first,
-                             last - first, mixed.data() + row * channels + first);
-          }
-        });
+    convolution_of(weights_, channels, mamba_.kernel, state)
+        .take_rows(in.part(mamba_.inner(), channels), mixed.data(), tools.num_threads);
     float* states = state + (mamba_.kernel - 1) * channels;
     kernels::for_slices(tools.num_threads, mamba_.num_heads, 1,
                         [&](std::int64_t first, std::int64_t last) {
@@ -82,9 +73,7 @@ class Mamba2Mixer final : public StateMixer {
 
   void norm(std::int64_t group, float* out) const {
     const std::int64_t width = mamba_.inner() / mamba_.norm_groups, first = group * width;
-    float sum = 0;
-    for (std::int64_t i = first; i < first + width; ++i) sum += out[i] * out[i];
-    const float factor = 1 / std::sqrt(sum / static_cast<float>(width) + weights_.epsilon);
+    const float factor = rms_factor(out + first, width, weights_.epsilon);
     for (std::int64_t i = first; i < first + width; ++i)
       out[i] *= factor * weights_.norm[static_cast<std::size_t>(i)];
   }

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "state_mixer.h"
+#include "tessera/kernels/parallel.h"
+
 namespace tessera::lm {
 
 inline float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
@@ -11,6 +14,16 @@ inline float softplus(float x) {
   constexpr float kLinear = 20;  // from where on it is x in f32
   return x > kLinear ? x : std::log1p(std::exp(x));
 }
+
+/// What makes the mean square 1.
+inline float rms_factor(const float* x, std::int64_t count, float epsilon) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += x[i] * x[i];
+  return 1 / std::sqrt(sum / static_cast<float>(count) + epsilon);
+}
+
+/// Channels that a thread takes at a time.
+inline constexpr std::int64_t kSliceChannels = 64;
 
 /// Weighs each channel's last inputs.
 struct ShortConvolution {
@@ -36,6 +49,28 @@ struct ShortConvolution {
       out[c] = activated ? sum * sigmoid(sum) : sum;
     }
   }
+
+  /// All channels of each row, [in.rows][channels] in `out`.
+  void take_rows(Rows2d in, float* out, int num_threads) const {
+    kernels::for_slices(num_threads, channels, kSliceChannels,
+                        [&](std::int64_t first, std::int64_t last) {
+                          for (std::int64_t row = 0; row < in.rows; ++row) {
+                            take(in.data + row * in.stride + first, first, last - first,
+                                 out + row * channels + first);
+                          }
+                        });
+  }
 };
+
+/// A mixer's, beside the state of a sequence.
+inline ShortConvolution convolution_of(const StateWeights& weights, std::int64_t channels,
+                                       std::int64_t kernel, float* state) {
+  const auto& bias = weights.convolution_bias;
+  return {.channels = channels,
+          .kernel = kernel,
+          .weight = weights.convolution.data(),
+          .bias = bias.empty() ? nullptr : bias.data(),
+          .state = state};
+}
 
 }  // namespace tessera::lm
