@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/text.h"
 
 namespace tessera {
 namespace {
@@ -21,9 +21,7 @@ const Json* member(const Json& object, const char* name) {
 std::string lower_text(const Json& object, const char* name) {
   const Json* found = member(object, name);
   if (found == nullptr || !found->is_string()) return "";
-  std::string text = found->get<std::string>();
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+  return lower(found->get<std::string>());
 }
 
 std::optional<double> number(const Json& object, const char* name) {
@@ -117,7 +115,7 @@ std::optional<double> bits_within(const Json& quantised) {
   for (const char* key : {"quant_type", "global_quant_config"}) {
     if (const Json* found = member(quantised, key)) words += found->dump(-1, ' ', true);
   }
-  std::ranges::transform(words, words.begin(), [](unsigned char c) { return std::tolower(c); });
+  words = lower(words);
   for (const auto& [word, bits] :
        {std::pair{"int4", 4}, {"fp4", 4}, {"float8", 8}, {"fp8", 8}, {"int8", 8}}) {
     if (words.find(word) != std::string::npos) return bits;

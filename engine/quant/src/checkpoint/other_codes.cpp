@@ -139,11 +139,6 @@ class WordReader {
   }
 
  private:
-  static std::string lower(std::string text) {
-    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-  }
-
   // Bits by the words that a row needs, groups by the scales that it has.
   void choose_scheme() {
     const std::int64_t rows = linear_.stored_rows, columns = linear_.in_features;
