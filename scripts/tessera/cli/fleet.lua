@@ -124,8 +124,9 @@ local function planned_by_models(given, flags)
   if not fleet then return nil, why end
   for _, flag in ipairs { "save", "report" } do
     if given[flag] and not fleets.is(fleet) then
-      core.raise("usage", ("there is a fleet for each period: take those that you want in a script, %s"):format(
-        flag == "save" and "plan.fleets[1]:save(FILE)" or "ts.report(plan.fleets[1], FILE)"), "tessera fleet --" .. flag)
+      local call = flag == "save" and "plan.fleets[1]:save(FILE)" or "ts.report(plan.fleets[1], FILE)"
+      core.raise("usage", "there is a fleet for each period: take those that you want in a script, " .. call,
+        "tessera fleet --" .. flag)
     end
   end
   if given.save then fleet:save(given.save) end
