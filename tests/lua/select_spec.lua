@@ -58,11 +58,11 @@ describe("ts.select", function()
   it("says what is missing of a price, an aim or a policy", function()
     local function given(options)
       return function()
-        options.model, options.cluster = options.model or "llama-2-7b", options.cluster or "2xRTX-3090"
+        options.model, options.cluster = options.model or "llama-2-7b", options.cluster or "2xRTX-3090-Ti"
         ts.select(options)
       end
     end
-    support.raises("invalid_argument", "nothing says what a RTX-3090 costs", given { intent = { usd = 0.01 } })
+    support.raises("invalid_argument", "nothing says what a RTX-3090-Ti costs", given { intent = { usd = 0.01 } })
     support.raises("invalid_argument", "'lat' is not a choice; did you mean 'latency'", given {
       intent = { minimise = "lat" } })
     support.raises("invalid_argument", "no policy is called 'packed'", given { policy = "packed" })
