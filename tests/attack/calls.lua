@@ -222,6 +222,7 @@ M.methods = {
   ["tessera.Traffic:requests"] = one(),
   ["tessera.Traffic:save"] = one "traffic.csv",
   ["tessera.Traffic:scaled"] = one { rate_per_s = 9 },
+  ["tessera.Traffic:joined"] = function() return { { object "Traffic" } } end,
   ["tessera.FleetPeriods:explain"] = one(),
   ["tessera.FleetPeriods:to_table"] = one(),
   ["tessera.Fleet:to_table"] = one(),

@@ -12,6 +12,7 @@
 #include "tessera/lua_kit/record.h"
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
+#include "tessera/serving/joined_traffic.h"
 #include "tessera/serving/traffic_options.h"
 
 namespace tessera {
@@ -109,6 +110,19 @@ int scaled(lua_State* L) {
   return 1;
 }
 
+/// traffic:joined { other, ... }
+int joined_with(lua_State* L) {
+  const std::string path = "traffic:joined";
+  std::vector<std::shared_ptr<const Traffic>> held;  // made of tables, and so of nobody else
+  std::vector<std::reference_wrapper<const Traffic>> streams{self(L)};
+  lua_kit::for_each_item(L, 2, path, [&](std::size_t, const std::string& item) {
+    held.push_back(serving_lua::traffic_argument(L, lua_gettop(L), item));
+    streams.emplace_back(*held.back());
+  });
+  lua_kit::push_object<Traffic>(L, std::make_shared<Traffic>(serving::joined(streams, path)));
+  return 1;
+}
+
 std::string summary(const Traffic& traffic) { return "traffic: " + traffic.description; }
 
 std::string describe(const Traffic& traffic) {
@@ -150,6 +164,10 @@ const lua_kit::ObjectType<Traffic>& lua_kit::object_type<Traffic>() {
                   {"save", guarded<save>, "(path: string)",
                    "Writes the requests as a CSV that ts.traffic { trace = path } reads again, the "
                    "same to the picosecond; the limit of a closed loop is not among them"},
+                  {"joined", guarded<joined_with>,
+                   "(others: (tessera.Traffic|table)[]): tessera.Traffic",
+                   "All of these requests and those of the others, in order of arrival: streams of "
+                   "unlike lengths at once, told apart by slo_class or priority"},
                   {"scaled", guarded<scaled>, "(options: { rate_per_s: number }): tessera.Traffic",
                    "The same requests at another rate: gaps are divided, lengths and think times "
                    "stay"}},
