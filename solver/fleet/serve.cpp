@@ -28,6 +28,13 @@ class Tableau {
   double& at(std::size_t row, std::size_t column) { return cell_[row * width_ + column]; }
   double& right(std::size_t row) { return cell_[row * width_ + width_ - 1]; }
 
+  /// The value of a variable where the first is largest.
+  double value(std::size_t column) const {
+    const auto row = std::find(basis_.begin(), basis_.end(), column);
+    if (row == basis_.end()) return 0;
+    return cell_[static_cast<std::size_t>(row - basis_.begin()) * width_ + width_ - 1];
+  }
+
   double maximise() {
     // The most promising column is quick and may cycle, the first that promises anything may not.
     const std::size_t patience = 50 * (basis_.size() + 10);
@@ -87,20 +94,26 @@ class Tableau {
 
 }  // namespace
 
-double largest_multiple(const std::vector<Servers>& servers, const std::vector<double>& demand) {
+SharedTime shared_time(const std::vector<Servers>& servers, const std::vector<double>& demand) {
+  SharedTime shared{kUnbounded, {servers.size(), std::vector<double>(demand.size(), 0)}};
   std::vector<std::size_t> wanted;
   for (std::size_t b = 0; b < demand.size(); ++b) {
     if (demand[b] > 0) wanted.push_back(b);
   }
   // No class is served more often than by all servers together.
-  double most = kUnbounded;
   for (const std::size_t b : wanted) {
     double total = 0;
     for (const Servers& s : servers) total += s.copies * (*s.rate)[b];
-    most = std::min(most, total / demand[b]);
+    shared.multiple = std::min(shared.multiple, total / demand[b]);
   }
-  if (wanted.size() <= 1 || most == 0) return most;
-  // Column 0 is x over `most`, the others the shares of the time of a kind of servers.
+  if (wanted.size() == 1) {
+    for (std::size_t k = 0; k < servers.size(); ++k) {
+      shared.share[k][wanted.front()] = (*servers[k].rate)[wanted.front()] > 0 ? 1 : 0;
+    }
+  }
+  if (wanted.size() <= 1 || shared.multiple == 0) return shared;
+  // Column 0 is x over what is above, the others the shares of the time of a kind of servers.
+  const double most = shared.multiple;
   const std::size_t kinds = servers.size(), classes = wanted.size();
   Tableau tableau(kinds + classes, 1 + kinds * classes);
   for (std::size_t k = 0; k < kinds; ++k) {
@@ -113,7 +126,17 @@ double largest_multiple(const std::vector<Servers>& servers, const std::vector<d
     tableau.right(k) = 1;
   }
   for (std::size_t b = 0; b < classes; ++b) tableau.at(kinds + b, 0) = 1;
-  return tableau.maximise() * most;
+  shared.multiple = tableau.maximise() * most;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    for (std::size_t b = 0; b < classes; ++b) {
+      shared.share[k][wanted[b]] = tableau.value(1 + k * classes + b);
+    }
+  }
+  return shared;
+}
+
+double largest_multiple(const std::vector<Servers>& servers, const std::vector<double>& demand) {
+  return shared_time(servers, demand).multiple;
 }
 
 }  // namespace tessera::solver

@@ -10,8 +10,16 @@ struct Servers {
   const std::vector<double>* rate = nullptr;  ///< [class of requests], each served alone
 };
 
-/// The largest x for which the servers serve x times the demand, their time shared out among the
-/// classes of requests as suits best. Infinite without a demand.
+/// Their time shared out among the classes of requests as suits best.
+struct SharedTime {
+  /// The largest x for which they serve x times the demand; infinite without one.
+  double multiple = 0;
+  /// [servers][class of requests] the share of their time that serves the class then.
+  std::vector<std::vector<double>> share;
+};
+SharedTime shared_time(const std::vector<Servers>& servers, const std::vector<double>& demand);
+
+/// The multiple alone.
 double largest_multiple(const std::vector<Servers>& servers, const std::vector<double>& demand);
 
 }  // namespace tessera::solver

@@ -95,10 +95,10 @@ std::vector<double> step_prices(const ServingSearch& search, const PricedConfigu
 
 /// How many times as long steps of an engine take as those of another, at least; of one that may
 /// hold more, or takes more in a step, nothing is known: 0.
-double slower_by(const std::vector<StepMix>& steps, const FleetEngine& engine,
-                 const FleetEngine& other, const Configuration& limits) {
+double slower_by(const std::vector<StepMix>& steps, const ServedClass& engine,
+                 const ServedClass& other, const Configuration& limits) {
   const PricedConfiguration& own = *engine.priced;
-  const auto kv_tokens = [](const FleetEngine& e) {
+  const auto kv_tokens = [](const ServedClass& e) {
     return e.priced->one->deployment.replicas.front().kv_tokens();
   };
   if (engine.step_s.empty() || other.step_s.empty()) return 0;
@@ -117,9 +117,44 @@ double slower_by(const std::vector<StepMix>& steps, const FleetEngine& engine,
   return least;
 }
 
+/// What an engine sustains of a class with as few tokens of a step as another class of requests
+/// wants.
+void keep_to_tokens(ServingSearch& search, std::int64_t tokens, ServedClass& served) {
+  if (served.priced->max_num_batched_tokens <= tokens) return;
+  std::shared_ptr<PricedConfiguration> other = served.priced;
+  while (other != nullptr && other->max_num_batched_tokens > tokens) {
+    other = with_fewer_tokens(search, *other, serving::Role::mixed);
+  }
+  if (other == nullptr) return;
+  simulate_alone(search, other);
+  served.rate_per_s = std::min(other->rate_per_s, served.bound_per_s);
+  if (other->found) served.limited_by = other->found->limited_by;
+  served.priced = std::move(other);
+}
+
 }  // namespace
 
-/// The search of a model's configurations on a kind of node, and the request that it refers to.
+std::vector<double> FleetEngine::most_per_s() const {
+  std::vector<double> most;
+  for (const ServedClass& each : classes) {
+    most.push_back(is_known ? each.rate_per_s : each.bound_per_s);
+  }
+  return most;
+}
+
+const PricedConfiguration& FleetEngine::configuration() const {
+  const PricedConfiguration* any = nullptr;
+  for (const ServedClass& each : classes) {
+    if (each.priced == nullptr) continue;
+    if (each.rate_per_s > 0) return *each.priced;
+    if (any == nullptr) any = each.priced.get();
+  }
+  if (any != nullptr) return *any;
+  throw Error(ErrorCode::internal, "the kind of replica '" + label + "' has no configuration");
+}
+
+/// The search of a model's configurations on a kind of node, for a class of requests, and the
+/// request that it refers to.
 struct FleetColumns::Search {
   Search(ServingRequest asked, const DataFolders& folders, const std::string& path)
       : request(std::move(asked)), search(request, folders, path) {}
@@ -139,6 +174,14 @@ struct FleetColumns::Kind {
     std::vector<std::int64_t> devices = {};
   };
   std::vector<Fit> fits;
+
+  /// Of the engine of a name.
+  const Fit* find(const std::vector<FleetEngine>& engines, const std::string& name) const {
+    const auto found = std::find_if(fits.begin(), fits.end(), [&](const Fit& fit) {
+      return engines[fit.engine].name() == name;
+    });
+    return found == fits.end() ? nullptr : &*found;
+  }
 };
 
 FleetColumns::~FleetColumns() = default;
@@ -225,25 +268,44 @@ void FleetColumns::add_kind(std::size_t model, const ServingRequest& request, co
                             std::int64_t nodes, Kind& kind) {
   ServingRequest own = request;
   own.cluster = std::make_shared<const Cluster>(copies_of(*its.node, nodes));
-  const std::string path = fmt::format("{}[{}]", path_, model + 1);
-  auto held = std::make_unique<Search>(std::move(own), folders_, path);
+  const std::vector<RequestsOfModel>& classes = models_[model].classes;
+  demand_per_s_[model].resize(classes.size());
+  for (std::size_t b = 0; b < classes.size(); ++b) {
+    own.traffic = classes[b].traffic;
+    own.slos = classes[b].slos;
+    add_class(model, b, own, its, nodes, kind);
+  }
+}
+
+void FleetColumns::add_class(std::size_t model, std::size_t its_class, ServingRequest request,
+                             const NodeKind& its, std::int64_t nodes, Kind& kind) {
+  const std::size_t num_classes = models_[model].classes.size();
+  std::string path = fmt::format("{}[{}]", path_, model + 1);
+  if (num_classes > 1) path += fmt::format(".classes[{}]", its_class + 1);
+  auto held = std::make_unique<Search>(std::move(request), folders_, path);
   ServingSearch& search = held->search;
   if (!search.traffic()->rate_per_s()) refuse(path + ".traffic", "give its rate_per_s: the demand");
-  demand_per_s_[model] = *search.traffic()->rate_per_s();
+  demand_per_s_[model][its_class] = *search.traffic()->rate_per_s();
+  const auto engine_of_name = [&](const std::shared_ptr<PricedConfiguration>& priced) {
+    if (const Kind::Fit* known = kind.find(engines_, priced->name())) return known->engine;
+    Kind::Fit fit{.engine = engines_.size(), .nodes = nodes};
+    fit.devices.assign(its.node->devices.size(), nodes > 1 ? 1 : 0);
+    if (nodes == 1) {
+      const auto placed = search.place({{priced, 1}});
+      for (const std::size_t device : placed->front()) fit.devices[device] = 1;
+    }
+    engines_.push_back({.classes = std::vector<ServedClass>(num_classes)});
+    kind.fits.push_back(std::move(fit));
+    return engines_.size() - 1;
+  };
   const auto add = [&](const std::vector<std::shared_ptr<PricedConfiguration>>& list) {
     for (const auto& priced : list) {
       if (!priced->may_prefill || !priced->may_decode || priced->bounds.rate_per_s <= 0) continue;
-      Kind::Fit fit{.engine = engines_.size(), .nodes = nodes};
-      fit.devices.assign(its.node->devices.size(), nodes > 1 ? 1 : 0);
-      if (nodes == 1) {
-        const auto placed = search.place({{priced, 1}});
-        for (const std::size_t device : placed->front()) fit.devices[device] = 1;
-      }
-      engines_.push_back({.search = searches_.size(),
-                          .priced = priced,
-                          .bound_per_s = bound_of(search, *priced),
-                          .step_s = step_prices(search, *priced)});
-      kind.fits.push_back(std::move(fit));
+      engines_[engine_of_name(priced)].classes[its_class] = {
+          .search = searches_.size(),
+          .priced = priced,
+          .bound_per_s = bound_of(search, *priced),
+          .step_s = step_prices(search, *priced)};
     }
   };
   const std::vector<std::string>& allowed = models_[model].devices;
@@ -273,8 +335,16 @@ void FleetColumns::add_given(const GivenColumn& column, const NodeKind& its,
     }
     if (left > 0) refuse(path + ".devices", "a node of {} has no {} x {}", its.name, count, name);
   }
+  if (column.rate_per_s.size() != models_[column.model].classes.size()) {
+    refuse(path + ".rate_per_s", "{} rates, where '{}' has {} classes of requests",
+           column.rate_per_s.size(), models_[column.model].name,
+           models_[column.model].classes.size());
+  }
   FleetEngine engine;
-  engine.bound_per_s = engine.rate_per_s = column.rate_per_s;
+  for (const double rate_per_s : column.rate_per_s) {
+    ServedClass& served = engine.classes.emplace_back();
+    served.bound_per_s = served.rate_per_s = rate_per_s;
+  }
   engine.is_known = true;
   engine.label = column.label;
   engines_.push_back(std::move(engine));
@@ -289,23 +359,37 @@ std::string FleetColumns::why_none(std::size_t model) const {
 bool FleetColumns::simulate(std::size_t column) {
   FleetEngine& engine = engines_[columns_[column].engine];
   if (engine.is_known) return false;
-  ServingSearch& search = searches_[engine.search]->search;
   ++num_simulated_;
-  const Configuration limits = *engine.priced;
-  Refusal limited_by = simulate_alone(search, engine.priced);
-  auto found = holding(search, engine.priced);
-  if (found->rate_per_s > 0) found = tuned(search, std::move(found));
-  engine.priced = std::move(found);
-  // A run that ends may hold more for its short time than an engine does for ever.
-  engine.rate_per_s = std::min(engine.priced->rate_per_s, engine.bound_per_s);
-  engine.limited_by =
-      engine.priced->found ? engine.priced->found->limited_by : std::move(limited_by.reason);
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t b = 0; b < engine.classes.size(); ++b) {
+    ServedClass& each = engine.classes[b];
+    if (!each.priced) continue;
+    const Configuration limits = *each.priced;
+    simulate_class(each);
+    if (each.priced->found) bound_slower(columns_[column].model, b, each, limits);
+    if (each.rate_per_s > 0) tokens = std::min(tokens, each.priced->max_num_batched_tokens);
+  }
+  // One server has one limit of a step, whichever class a request is of: the least that any wants.
+  for (ServedClass& each : engine.classes) {
+    if (each.rate_per_s > 0) keep_to_tokens(searches_[each.search]->search, tokens, each);
+  }
   engine.is_known = true;
-  if (engine.priced->found) bound_slower(columns_[column].model, engine, limits);
   return true;
 }
 
-void FleetColumns::bound_slower(std::size_t model, const FleetEngine& known,
+void FleetColumns::simulate_class(ServedClass& served) {
+  ServingSearch& search = searches_[served.search]->search;
+  Refusal limited_by = simulate_alone(search, served.priced);
+  auto found = holding(search, served.priced);
+  if (found->rate_per_s > 0) found = tuned(search, std::move(found));
+  served.priced = std::move(found);
+  // A run that ends may hold more for its short time than an engine does for ever.
+  served.rate_per_s = std::min(served.priced->rate_per_s, served.bound_per_s);
+  served.limited_by =
+      served.priced->found ? served.priced->found->limited_by : std::move(limited_by.reason);
+}
+
+void FleetColumns::bound_slower(std::size_t model, std::size_t its_class, const ServedClass& known,
                                 const Configuration& limits) {
   // Other tokens of a step were not worth a change, which is at most so much.
   const double most = std::max(kWorthIt * known.rate_per_s,
@@ -314,8 +398,9 @@ void FleetColumns::bound_slower(std::size_t model, const FleetEngine& known,
   for (const auto& kind : kinds_) {
     if (kind->model != model) continue;
     for (const Kind::Fit& fit : kind->fits) {
-      FleetEngine& other = engines_[fit.engine];
-      if (other.is_known) continue;
+      if (engines_[fit.engine].is_known) continue;
+      ServedClass& other = engines_[fit.engine].classes[its_class];
+      if (other.priced == nullptr || &other == &known) continue;
       const double slower = slower_by(steps, other, known, limits);
       if (slower >= 1) other.bound_per_s = std::min(other.bound_per_s, most / slower);
     }

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "tessera/core/error.h"
 
 namespace tessera::solver {
 namespace {
@@ -109,6 +112,26 @@ std::vector<FleetPlacement> around_of(const FleetRequest& request, const FleetIn
 
 }  // namespace
 
+void check_request(const FleetRequest& request, const std::string& path) {
+  if (request.nodes.empty()) refuse(path, "give a cluster, or nodes to rent");
+  if (request.models.empty()) refuse(path + ".models", "the list is empty");
+  for (std::size_t m = 0; m < request.models.size(); ++m) {
+    if (request.models[m].classes.empty()) {
+      refuse(fmt::format("{}.models[{}].classes", path, m + 1), "the list is empty");
+    }
+  }
+  if (request.switch_usd > 0 && request.objective != FleetObjective::cost) {
+    refuse(path + ".switch_usd", "money counts in objective cost, this one is {}",
+           name_of(request.objective));
+  }
+  if (request.objective != FleetObjective::cost && !request.max_usd_per_h) return;
+  for (const NodeKind& kind : request.nodes) {
+    if (kind.usd_per_h) continue;
+    refuse(path, "no price of {} is known; give usd_per_h, or a device's price_usd_per_h",
+           kind.name);
+  }
+}
+
 FleetInstance instance_of(const FleetRequest& request, const FleetColumns& columns,
                           std::int64_t& num_leaving) {
   FleetInstance instance;
@@ -121,8 +144,14 @@ FleetInstance instance_of(const FleetRequest& request, const FleetColumns& colum
     const NamedModel& model = request.models[m];
     const auto other = request.demand_per_s.find(model.name);
     const bool is_other = other != request.demand_per_s.end();
-    const double demand = is_other ? other->second : columns.demand_per_s(m);
-    instance.models.push_back({model.name, {demand}, model.weight});
+    std::vector<double> demand = columns.demand_per_s(m);
+    if (is_other) {
+      // Classes of requests stay in proportion.
+      const double all = std::accumulate(demand.begin(), demand.end(), 0.0);
+      for (double& each : demand)
+        each = demand.size() == 1 ? other->second : each / all * other->second;
+    }
+    instance.models.push_back({model.name, std::move(demand), model.weight});
   }
   for (const FleetColumn& each : columns.columns()) {
     Column column;
@@ -130,7 +159,7 @@ FleetInstance instance_of(const FleetRequest& request, const FleetColumns& colum
     for (std::size_t i = 0; i < each.devices.size(); ++i) {
       if (each.devices[i] > 0) ++column.devices[types[each.node_class][i]];
     }
-    column.rate = {columns.engine_of(each).most_per_s()};
+    column.rate = columns.engine_of(each).most_per_s();
     column.nodes = each.nodes;
     column.node_class = each.node_class;
     column.label = columns.engine_of(each).name();

@@ -16,7 +16,7 @@ FleetLoading loading_of(const PricedFleet& fleet, const FleetPlacement& starts) 
   for (const Replica& replica : starts) {
     const FleetColumn& column = fleet.columns->columns()[replica.column];
     if (fleet.columns->engine_of(column).is_given()) continue;  // nobody knows its weights
-    const AssembledDeployment& one = *fleet.columns->engine_of(column).priced->one;
+    const AssembledDeployment& one = *fleet.columns->engine_of(column).configuration().one;
     const PricedEngine engine(*one.context, *one.placement, one.placement->engines.front());
     for (const cost::Stage& stage : engine.stages) {
       const ClusterDevice& device = engine.context.cluster.devices[stage.members.front()];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -176,7 +177,8 @@ class LazyPricing {
       for (std::size_t c = 0; c < all.copies.size(); ++c) {
         const FleetColumn& column = columns_.columns()[c];
         const FleetEngine& engine = columns_.engine_of(column);
-        const double value = all.copies[c] * engine.most_per_s() * all.model_prices[column.model];
+        const double value =
+            all.copies[c] * worth_of(column.model, engine) * all.model_prices[column.model];
         if (engine.is_known || value <= most) continue;
         first = c;
         most = value;
@@ -185,6 +187,19 @@ class LazyPricing {
       ++pricing_.rounds;
       simulate(*first);
     }
+  }
+
+  /// Requests/s of the model's classes as they come, of what the engine serves at most: it may
+  /// serve some of them only.
+  double worth_of(std::size_t model, const FleetEngine& engine) const {
+    const std::vector<double>& demand = master_.instance().models[model].demand;
+    const double all = std::accumulate(demand.begin(), demand.end(), 0.0);
+    const std::vector<double> most = engine.most_per_s();
+    double best = 0;
+    for (std::size_t b = 0; b < most.size(); ++b) {
+      if (demand[b] > 0) best = std::max(best, most[b] / demand[b]);
+    }
+    return best * all;
   }
 
   bool is_rate() const { return request_.objective == FleetObjective::rate; }
@@ -294,12 +309,12 @@ class LazyPricing {
     if (!columns_.simulate(column)) return;
     for (std::size_t c = 0; c < columns_.columns().size(); ++c) {
       const FleetEngine& engine = columns_.engine_of(columns_.columns()[c]);
-      const double most = engine.most_per_s();
-      if (master_.instance().columns[c].rate.front() != most) {
-        master_.set_rates(c, {most});
-        if (relaxed_ != nullptr) relaxed_->set_rates(c, {most});
+      const std::vector<double> most = engine.most_per_s();
+      if (master_.instance().columns[c].rate != most) {
+        master_.set_rates(c, most);
+        if (relaxed_ != nullptr) relaxed_->set_rates(c, most);
       }
-      if (engine.is_known && known_ != nullptr) known_->set_rates(c, {most});
+      if (engine.is_known && known_ != nullptr) known_->set_rates(c, most);
     }
     pricing_.simulated_s += clock_.elapsed_s() - before_s;
   }
@@ -323,7 +338,9 @@ class LazyPricing {
   /// An instance whose columns serve nothing before somebody knows how much.
   FleetInstance of_known(FleetInstance instance) const {
     for (std::size_t c = 0; c < instance.columns.size(); ++c) {
-      if (!columns_.engine_of(columns_.columns()[c]).is_known) instance.columns[c].rate = {0};
+      if (columns_.engine_of(columns_.columns()[c]).is_known) continue;
+      std::vector<double>& rate = instance.columns[c].rate;
+      std::fill(rate.begin(), rate.end(), 0);
     }
     return instance;
   }
@@ -359,25 +376,6 @@ class LazyPricing {
   std::optional<double> bound_;
   std::optional<FleetAnswer> sure_;  ///< the best of what is known
 };
-
-void check(const FleetRequest& request, const std::string& path) {
-  if (request.nodes.empty()) refuse(path, "give a cluster, or nodes to rent");
-  if (request.models.empty()) refuse(path + ".models", "the list is empty");
-  if (request.switch_usd > 0 && request.objective != FleetObjective::cost) {
-    refuse(path + ".switch_usd", "money counts in objective cost, this one is {}",
-           name_of(request.objective));
-  }
-  if (request.objective != FleetObjective::cost && !request.max_usd_per_h) return;
-  for (const NodeKind& kind : request.nodes) {
-    if (kind.usd_per_h) continue;
-    refuse(path, "no price of {} is known; give usd_per_h, or a device's price_usd_per_h",
-           kind.name);
-  }
-}
-
-}  // namespace
-
-namespace {
 
 /// Solves with columns that are there, and says the rest.
 void finish(const FleetRequest& request, Clock& clock, FleetPlacement start, PricedFleet& fleet) {
@@ -478,7 +476,7 @@ PricedFleet restored_fleet(const FleetRequest& request, const FleetInstance& ins
 
 PricedFleet plan_fleet(const FleetRequest& request, const DataFolders& folders,
                        const std::string& path) {
-  check(request, path);
+  check_request(request, path);
   Clock clock(request.time_limit_s, request.should_stop);
   PricedFleet fleet;
   fleet.nodes = request.nodes;

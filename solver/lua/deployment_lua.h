@@ -46,8 +46,10 @@ void register_capacity(lua_State* L);
 // ts.plan_serving(options): rows, and what was found.
 const OptionTable& plan_serving_options();
 int plan_serving(lua_State* L);
-/// All of a request but its cluster, router and poll.
-void read_serving(lua_State* L, const lua_kit::Options& options, solver::ServingRequest& request);
+/// Options of ts.plan_serving that say what engines may be: all but the traffic and its SLO.
+void read_engines(lua_State* L, const lua_kit::Options& options, solver::ServingRequest& request);
+/// A tessera.Traffic, or a table of the options of ts.traffic.
+solver::TrafficSource traffic_at(lua_State* L, int index, const std::string& path);
 /// Pushes a part with `engine`: the one that was given, or the options with its limits.
 void push_part(lua_State* L, const lua_kit::Options& options, const solver::ServingPart& part);
 /// What may be lost where nothing is said of quality, as `quality` of ts.plan_serving.

@@ -18,6 +18,7 @@
 #include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 #include "tessera/solver/fleet/master.h"
+#include "tessera/solver/fleet/shares.h"
 #include "tessera/solver/fleet/transition.h"
 
 namespace tessera {
@@ -150,6 +151,26 @@ void push_moves(lua_State* L, const SolvedFleet& fleet) {
     lua_kit::set_number(L, instance.models[m].name.c_str(), way.least_scale[m]);
   }
   lua_setfield(L, -2, "least_scale");
+}
+
+/// shares(lost_node?)
+int shares(lua_State* L) {
+  const SolvedFleet& fleet = fleet_at(L, 1, "self");
+  std::optional<std::int64_t> lost_node;
+  if (!lua_isnoneornil(L, 2)) {
+    lost_node =
+        lua_kit::check_integer(L, 2, "lost_node", 0, static_cast<double>(solver::kMaxFleetNodes));
+  }
+  lua_newtable(L);
+  int row = 0;
+  for (const solver::ReplicaShares& each : solver::shares_of(fleet, lost_node)) {
+    lua_newtable(L);
+    lua_kit::set_integer(L, "row", static_cast<std::int64_t>(each.row) + 1);
+    lua_kit::set_integer(L, "count", each.count);
+    lua_kit::set_numbers(L, "share", each.share);
+    lua_rawseti(L, -2, ++row);
+  }
+  return 1;
 }
 
 int explain(lua_State* L) {
@@ -325,6 +346,9 @@ const lua_kit::ObjectType<SolvedFleet>& lua_kit::object_type<SolvedFleet>() {
              [](lua_State* L, const F& f) { push_json(L, f.named); }}}}),
       .methods = {{"explain", guarded<solver_lua::explain>, "(): string",
                    "The answer in words: money, models, what one more of anything is worth"},
+                  {"shares", guarded<solver_lua::shares>, "(lost_node: integer?): table[]",
+                   "Replicas that get the same of each class of requests: row (in replicas), "
+                   "count, share of all requests of each class that each of them gets"},
                   {"save", guarded<solver_lua::save>, "(path: string, named: table?)",
                    "Writes it with its instance, for load_plan"}},
       .summary =

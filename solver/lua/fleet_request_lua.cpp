@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <string_view>
 
 #include "core_lua.h"
-#include "deployment_lua.h"
 #include "fleet_lua.h"
+#include "named_model_lua.h"
 #include "tessera/core/error.h"
 #include "tessera/core/record_options.h"
 #include "tessera/lua_kit/function.h"
@@ -28,40 +26,6 @@ constexpr double kMaxRunning = 1e7;  // replicas of a kind on a node
 using solver::FleetRequest;
 using solver::NamedModel;
 using solver::NodeKind;
-
-// Of ts.plan_serving's options those that say what a model's engines may be.
-constexpr std::array<std::string_view, 13> kOfServing = {
-    "model",           "traffic",           "slo",
-    "quality",         "runtime",           "engine",
-    "bitwidths",       "kv_bitwidths",      "tensor_parallel",
-    "expert_parallel", "pipeline_parallel", "kernel_set",
-    "num_requests"};
-
-}  // namespace
-
-const OptionTable& named_model_options() {
-  static const OptionTable table = [] {
-    OptionTable its = lua_kit::option_table<NamedModel>(
-        {"ts.plan_fleet.models", "A model of a fleet.", "table", {}});
-    for (const OptionSpec& option : plan_serving_options().options) {
-      const bool wanted =
-          std::find(kOfServing.begin(), kOfServing.end(), option.name) != kOfServing.end();
-      if (wanted) its.options.push_back(option);
-    }
-    return its;
-  }();
-  return table;
-}
-
-std::size_t model_named(const std::vector<NamedModel>& models, const std::string& name,
-                        const std::string& path) {
-  const auto found = std::find_if(models.begin(), models.end(),
-                                  [&](const NamedModel& each) { return each.name == name; });
-  if (found == models.end()) refuse(path, "no model is called '{}'", name);
-  return static_cast<std::size_t>(found - models.begin());
-}
-
-namespace {
 
 const OptionTable& rented_options() {
   static const OptionTable table{"ts.plan_fleet.rent",
@@ -101,25 +65,6 @@ NodeKind rented_at(lua_State* L, int index, const std::string& path) {
   kind.is_spot = options.given("spot") && options.boolean("spot");
   if (kind.is_spot) kind.name += " spot";
   return kind;
-}
-
-NamedModel named_model_at(lua_State* L, int index, const std::string& path) {
-  const lua_kit::Options options(L, index, named_model_options(), path);
-  NamedModel model;
-  lua_kit::read_options(options, model);
-  read_serving(L, options, model.serving);
-  return model;
-}
-
-/// Whose names are not the same. @throws Error{invalid_argument}
-void check_model_names(const std::vector<NamedModel>& models, const std::string& path) {
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    for (std::size_t k = 0; k < i; ++k) {
-      if (models[i].name != models[k].name) continue;
-      refuse(lua_kit::item_path(path, i + 1) + ".name", "models[{}] is called '{}' already", k + 1,
-             models[i].name);
-    }
-  }
 }
 
 const OptionTable& fleet_constraint_options() {
@@ -332,12 +277,20 @@ const OptionTable& replan_fleet_options() {
 
 namespace {
 
-/// { devices = { L4 = 2 }, rate_per_s = 3.2, label = "mine" }
+/// { devices = { L4 = 2 }, rate_per_s = 3.2, label = "mine" }, of several classes of requests a
+/// list of rates
 solver::GivenColumn given_column_at(lua_State* L, int row, const std::string& path) {
   solver::GivenColumn given;
   lua_kit::push_field(L, row, "rate_per_s", path);
-  given.rate_per_s =
-      lua_kit::check_number(L, -1, path + ".rate_per_s", 0, solver::kMaxRatePerS, "1/s");
+  const auto rate_at = [&](const std::string& at) {
+    given.rate_per_s.push_back(lua_kit::check_number(L, -1, at, 0, solver::kMaxRatePerS, "1/s"));
+  };
+  if (lua_type(L, -1) == LUA_TTABLE) {
+    lua_kit::for_each_item(L, lua_gettop(L), path + ".rate_per_s",
+                           [&](std::size_t, const std::string& at) { rate_at(at); });
+  } else {
+    rate_at(path + ".rate_per_s");
+  }
   lua_kit::push_field(L, row, "devices", path);
   lua_kit::for_each_pair(L, lua_gettop(L), path + ".devices", [&] {
     const std::string name = lua_kit::check_text(L, -2, path + ".devices");
@@ -408,12 +361,7 @@ FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options) {
     });
   }
   name_apart(request.nodes);
-  options.read("models", [&](lua_State* state, int index, const std::string& path) {
-    lua_kit::for_each_item(state, index, path, [&](std::size_t, const std::string& item) {
-      request.models.push_back(named_model_at(state, lua_gettop(state), item));
-    });
-    check_model_names(request.models, path);
-  });
+  options.read("models", named_models_at, request.models);
   ask_for_columns(L, options, request);
   if (options.given("constraints")) {
     options.read("constraints", [&](lua_State* state, int index, const std::string& path) {
@@ -443,9 +391,9 @@ FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options) {
 }
 
 void register_fleet_request(lua_State* L) {
+  register_named_model(L);
   lua_kit::Reference& reference = core_lua::environment(L).reference;
   reference.add(plan_fleet_options());
-  reference.add(named_model_options());
   reference.add(rented_options());
   reference.add(fleet_constraint_options());
   reference.add(fleet_reserve_options());

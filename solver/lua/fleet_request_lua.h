@@ -14,13 +14,9 @@ namespace tessera::solver_lua {
 
 const OptionTable& plan_fleet_options();
 const OptionTable& replan_fleet_options();
-const OptionTable& named_model_options();
 solver::FleetRequest fleet_request_at(lua_State* L, const lua_kit::Options& options);
 /// What runs in a fleet: its replicas, by names.
 std::vector<solver::RunningReplicas> running_at(lua_State* L, int index, const std::string& path);
-/// @throws Error{invalid_argument} where there is none of the name
-std::size_t model_named(const std::vector<solver::NamedModel>& models, const std::string& name,
-                        const std::string& path);
 void register_fleet_request(lua_State* L);
 
 }  // namespace tessera::solver_lua

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "core_lua.h"
 #include "deployment_lua.h"
 #include "fleet_lua.h"
 #include "fleet_request_lua.h"
+#include "named_model_lua.h"
 #include "serving_lua.h"
 #include "solver_lua.h"
 #include "tessera/core/error.h"
@@ -60,6 +62,23 @@ namespace {
 using solver::FleetRequest;
 using solver::NodeKind;
 
+/// The engine as one of a pool, whose share of the requests under way is what it has when it is
+/// full of the class that it has most of.
+solver::DeploymentPart part_of(const solver::FleetEngine& engine) {
+  solver::DeploymentPart part{
+      std::make_shared<const solver::PricedConfiguration>(engine.configuration())};
+  double most = 0;
+  for (const solver::ServedClass& each : engine.classes) {
+    if (!engine.is_known || each.rate_per_s <= 0) continue;
+    const auto& found = each.priced->found;
+    if (!found || !found->served) continue;
+    const double stays_s = found->served->summary.e2e_s.mean.value_or(each.priced->residence_s);
+    most = std::max(most, each.rate_per_s * stays_s);
+  }
+  if (most > 0) part.share = most;
+  return part;
+}
+
 /// A column with what is known of it, and the engine that a pool is made of.
 void push_column(lua_State* L, const lua_kit::Options& model, const solver::PricedFleet& fleet,
                  std::size_t column) {
@@ -71,23 +90,21 @@ void push_column(lua_State* L, const lua_kit::Options& model, const solver::Pric
   lua_kit::set_text(L, "node_class", fleet.instance.node_classes[its.node_class].name);
   lua_kit::set_text(L, "label", engine.name());
   lua_kit::set_integer(L, "nodes", its.nodes);
-  lua_kit::set_number(L, "bound_per_s", engine.bound_per_s);
+  std::vector<double> bounds_per_s;
+  std::vector<std::string> limited_by;
+  for (const solver::ServedClass& each : engine.classes) {
+    bounds_per_s.push_back(each.bound_per_s);
+    limited_by.push_back(each.limited_by);
+  }
+  lua_kit::set_numbers(L, "bounds_per_s", bounds_per_s);
+  lua_kit::set_texts(L, "limited_by", limited_by);
   lua_kit::set_boolean(L, "simulated", engine.is_known && !engine.is_given());
   lua_kit::set_boolean(L, "given", engine.is_given());
-  if (engine.is_known) lua_kit::set_number(L, "rate_per_s", engine.rate_per_s);
-  lua_kit::set_text(L, "limited_by", engine.limited_by);
   if (engine.is_given()) return;
-  lua_kit::set_text(L, "shape", engine.priced->shape());
-  lua_kit::set_integer(L, "gpus", engine.priced->gpus());
-  solver::DeploymentPart part{engine.priced};
-  // Of the requests under way, what the engine has when it is full.
-  const auto& found = engine.priced->found;
-  if (engine.is_known && engine.rate_per_s > 0 && found && found->served) {
-    const auto stays_s = found->served->summary.e2e_s.mean.value_or(engine.priced->residence_s);
-    part.share = engine.rate_per_s * stays_s;
-    lua_kit::set_optional(L, "attainment_ratio", found->served->summary.attainment_ratio);
-  }
-  push_part(L, model, solver::serving_part(part));
+  const solver::PricedConfiguration& configuration = engine.configuration();
+  lua_kit::set_text(L, "shape", configuration.shape());
+  lua_kit::set_integer(L, "gpus", configuration.gpus());
+  push_part(L, model, solver::serving_part(part_of(engine)));
   lua_setfield(L, -2, "part");
 }
 
@@ -268,7 +285,7 @@ int restore_fleet(lua_State* L) {
                              solver::GivenColumn given{.model = column.model,
                                                        .node_class = column.node_class.value_or(0),
                                                        .devices = {},
-                                                       .rate_per_s = column.rate.front(),
+                                                       .rate_per_s = column.rate,
                                                        .label = column.label};
                              for (const auto& [name, count] : column.devices) {
                                given.devices[name.substr(0, name.find(" of "))] = count;
@@ -279,7 +296,8 @@ int restore_fleet(lua_State* L) {
                          });
   lua_pop(L, 1);
   for (const solver::FleetModel& model : solved->instance.models) {
-    request.demand_per_s[model.name] = model.demand.front();
+    request.demand_per_s[model.name] =
+        std::accumulate(model.demand.begin(), model.demand.end(), 0.0);
   }
   planned.fleet = solver::restored_fleet(request, solved->instance, solved->answer.placement, known,
                                          core_lua::environment(L).folders, path);

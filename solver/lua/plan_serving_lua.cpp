@@ -57,11 +57,6 @@ solver::SettledEngine engine_at(lua_State* L, int index, const std::string& path
   return settled;
 }
 
-solver::TrafficSource traffic_at(lua_State* L, int index, const std::string& path) {
-  if (const auto* made = lua_kit::test_object<serving::Traffic>(L, index)) return *made;
-  return serving_lua::traffic_options_argument(L, index, path);
-}
-
 /// What stands for the engine of a part: the one that was given, or the options with its limits.
 void push_engine(lua_State* L, const lua_kit::Options& options, const solver::ServingPart& part) {
   const bool given = options.push("engine");
@@ -84,11 +79,14 @@ void push_engine(lua_State* L, const lua_kit::Options& options, const solver::Se
 
 }  // namespace
 
-void read_serving(lua_State* L, const lua_kit::Options& options, ServingRequest& request) {
+solver::TrafficSource traffic_at(lua_State* L, int index, const std::string& path) {
+  if (const auto* made = lua_kit::test_object<serving::Traffic>(L, index)) return *made;
+  return serving_lua::traffic_options_argument(L, index, path);
+}
+
+void read_engines(lua_State* L, const lua_kit::Options& options, ServingRequest& request) {
   lua_kit::read_options(options, request);
   options.read("model", core_lua::model_argument, request.model);
-  options.read("traffic", traffic_at, request.traffic);
-  options.read("slo", serving_lua::slo_argument, request.slos);
   options.read("quality", bound_at, request.quality);
   options.read("engine", engine_at, request.engine);
   request.make_scheduler = serving_lua::scheduler_maker(L);
@@ -105,7 +103,9 @@ namespace {
 
 ServingRequest request_at(lua_State* L, const lua_kit::Options& options) {
   ServingRequest request;
-  read_serving(L, options, request);
+  read_engines(L, options, request);
+  options.read("traffic", traffic_at, request.traffic);
+  options.read("slo", serving_lua::slo_argument, request.slos);
   options.read("cluster", core_lua::cluster_argument, request.cluster);
   read_router(options, request);
   request.poll = [](std::int64_t) { check_time("ts.plan_serving"); };

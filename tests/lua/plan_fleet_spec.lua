@@ -124,6 +124,38 @@ describe("ts.plan_fleet", function()
     end
   end)
 
+  it("shares classes of requests out as suits the replicas", function()
+    -- An A serves 4 of the first class or 1 of the second, a B 4 or 3: B for the second, as far as that goes.
+    local fleet = assert(ts.plan_fleet { gap = 0, instance = instance {
+      node_classes = { { name = "2xA", count = 2, devices = { A = 2 }, usd_per_h = 2 },
+        { name = "1xB", count = 2, devices = { B = 1 }, usd_per_h = 3 } },
+      models = { { name = "m", demand = { 9, 4.5 } } },
+      columns = { { model = 0, devices = { A = 1 }, rate = { 4, 1 } },
+        { model = 0, devices = { B = 1 }, rate = { 4, 3 } } } } })
+    -- Four A and one B; three A and one B serve 0.89 of it, two A and two B cost 8.
+    assert.near(7, fleet.usd_per_h, 1e-9)
+    assert.near(7 / 6.75, fleet.scale, 1e-6)
+    local sums, mixed = { 0, 0 }, 0
+    for _, row in ipairs(fleet.replicas) do
+      local count = 0
+      for _, part in ipairs(row.shares) do
+        count = count + part.count
+        local time = 0
+        for b, share in ipairs(part.share) do
+          sums[b] = sums[b] + part.count * share
+          time = time + share * ({ 9, 4.5 })[b] / row.rates_per_s[b]
+        end
+        assert.near(1 / fleet.scale, time, 1e-6) -- all are equally full
+        if part.share[1] > 0 and part.share[2] > 0 then mixed = mixed + part.count end
+      end
+      assert.equal(row.count, count)
+    end
+    assert.near(1, sums[1], 1e-9)
+    assert.near(1, sums[2], 1e-9)
+    assert.equal(1, mixed)
+    assert.matches("class 0 requests of m: ", fleet:explain(), 1, true)
+  end)
+
   it("gives nil and what lacks", function()
     local fleet, why = ts.plan_fleet { instance = instance { max_usd_per_h = 3 } }
     assert.is_nil(fleet)

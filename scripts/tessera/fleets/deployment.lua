@@ -11,7 +11,8 @@ local read = options.card {
   parameters = { { "name", "string", "Of the model" } },
   returns = "tessera.Deployment",
   options = {
-    { name = "router", type = "any", lua_type = "string|table", doc = "As for ts.deployment; default: least_requests" },
+    { name = "router", type = "any", lua_type = "string|table",
+      doc = "As for ts.deployment; default: least_requests, of several classes of requests in turn by their shares" },
     { name = "lost_node", type = "integer", min = 0, max = 1e7, doc = "A node of the fleet that is lost" },
     { name = "lost_at_s", type = "number", unit = "s", min = 0, max = 1e9, default = 0, doc = "When" },
   },
@@ -37,5 +38,6 @@ return function(fleet, name, given)
   if #left == 0 then
     core.refuse("fleet:deployment.lost_node", ("node %d has all replicas of '%s'"):format(opt.lost_node, name))
   end
-  return routers.deployment { pools = left, router = opt.router or "least_requests" }
+  local router = opt.router or pools_of.router(fleet, name, asked, opt.lost_node)
+  return routers.deployment { pools = left, router = router }
 end

@@ -1,6 +1,7 @@
 -- A fleet in words: what it costs and how far from that the best may be, what runs each model and how full it is, what
 -- one more of anything is worth, how its replicas were priced, and the way to it from what runs.
 
+local classes = require "tessera.fleets.classes"
 local core = require "tessera.core"
 
 local function idle_words(fleet)
@@ -40,6 +41,32 @@ local function moves_words(moves)
   return text
 end
 
+-- Where requests of each class go: "short requests of chat: 64 % to 2xL4, 8 bits; 36 % to 1xA100-40G, 16 bits".
+local function classes_words(fleet, model)
+  local asked
+  for _, each in ipairs(fleet.options and fleet.options.models or {}) do
+    if each.name == model.name then asked = each end
+  end
+  local lines, shares, order = {}, {}, {}
+  for _, row in ipairs(fleet.replicas) do
+    for _, part in ipairs(row.model == model.name and row.shares or {}) do
+      for b, share in ipairs(part.share) do
+        shares[b], order[b] = shares[b] or {}, order[b] or {}
+        if share > 0 and not shares[b][row.label] then order[b][#order[b] + 1] = row.label end
+        shares[b][row.label] = (shares[b][row.label] or 0) + part.count * share
+      end
+    end
+  end
+  local names = asked and classes.of(asked)
+  for b, labels in ipairs(order) do
+    local words = {}
+    for i, label in ipairs(labels) do words[i] = ("%.0f %% to %s"):format(100 * shares[b][label], label) end
+    lines[b] = ("%s requests of %s: %s"):format(names and names[b].name or ("class %d"):format(b - 1), model.name,
+      #words > 0 and table.concat(words, "; ") or "none")
+  end
+  return lines
+end
+
 return function(fleet)
   local pricing, lines = fleet.pricing, { fleet.solved:explain() }
   for _, model in ipairs(fleet.models) do
@@ -47,6 +74,7 @@ return function(fleet)
       lines[#lines + 1] = ("%s is %.0f %% full: %.4g of %.4g req/s"):format(model.name, 100 * model.load_ratio,
         model.demand_per_s, model.capacity_per_s)
     end
+    for _, line in ipairs(classes_words(fleet, model)) do lines[#lines + 1] = line end
   end
   lines[#lines + 1] = idle_words(fleet)
   if pricing then

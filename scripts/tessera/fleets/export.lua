@@ -1,5 +1,6 @@
 -- fleet:export(kind, folder): what starts a fleet, a folder for each model with a script for each engine on its node.
 
+local classes = require "tessera.fleets.classes"
 local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 local export = require "tessera.serving.export"
@@ -28,7 +29,7 @@ local function row_of(fleet, name)
   local parts, devices, engines = {}, {}, 0
   for i, row in ipairs(rows) do
     local part = copy(row.part)
-    part.engines, part.role, part.share = row.count, "mixed", pools[i].share
+    part.engines, part.role, part.share, part.class_shares = row.count, "mixed", pools[i].share, row.class_shares
     parts[i], devices[i], engines = part, pools_of.devices(row), engines + row.count
   end
   return { parts = parts, engines = engines }, devices
@@ -58,8 +59,11 @@ return function(fleet, kind, folder, given)
     if model.replicas > 0 then
       local given_model = pools_of.asked(fleet, model.name, "fleet:export")
       local row, devices = row_of(fleet, model.name)
+      local names = classes.several(given_model) and {} or nil
+      for i, class in ipairs(names and classes.of(given_model) or {}) do names[i] = class.name end
       local asked = { model = core.model(given_model.model), cluster = fleet.cluster, engine = given_model.engine or {},
-        router = "least_requests", kernel_set = given_model.kernel_set }
+        router = names and "round_robin" or "least_requests", kernel_set = given_model.kernel_set,
+        request_classes = names }
       local own = { version = opt.version, overwrite = opt.overwrite, unlike_engines = true }
       local written, why = export.write(asked, row, devices, kind, folder .. "/" .. folder_name(model.name), own,
         { path = "fleet:export", name = ("the model '%s'"):format(model.name), made_by = "ts.plan_fleet",

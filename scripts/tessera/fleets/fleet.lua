@@ -3,7 +3,9 @@
 -- columns, as plain data that a file keeps (`named`).
 
 local core = require "tessera.core"
+local classes_of_requests = require "tessera.fleets.classes"
 local copy = require "tessera.shallow_copy"
+local methods_of = require "tessera.fleets.methods"
 
 local type_name = "tessera.Fleet"
 
@@ -23,14 +25,15 @@ core.document_object {
     { "scale", "number", "The multiple of the demand that it serves, the reserve kept where there is one" },
     { "replicas", "table[]", "Alike ones on the same nodes: model, column_index, label, node_class, node_indices, "
       .. "node_names, count, gpus and rates_per_s of each, by class of requests, and rate_per_s, of the classes as "
-      .. "they come; of named models shape, part and devices (of fleet.cluster)" },
+      .. "they come; of named models shape, part and devices (of fleet.cluster); of several classes of requests "
+      .. "shares, a list of { count, share of all requests of each class, to each of so many }" },
     { "models", "table[]", "name, demand_per_s, capacity_per_s, load_ratio, scale, reserve_scale, gpus, usd_per_h, "
       .. "nodes, replicas, scope" },
     { "nodes", "table[]", "That run anything: node_index, name, node_class, gpus, used, usd_per_h, models" },
     { "idle", "table[]", "By class of nodes: node_class, nodes without a replica, gpus that nobody uses" },
     { "dual_prices", "table", "{ devices =, models = }: what one more is worth, of the objective's unit" },
     { "columns", "table[]", "Kinds of replicas: column_index, model, label, gpus, nodes, rates_per_s, replicas of it; "
-      .. "of named models node_class, bound_per_s, simulated or given, limited_by" },
+      .. "of named models node_class, simulated or given, and by class of requests bounds_per_s, limited_by" },
     { "instance", "table", "The columns on nodes that were solved, as a file of format tessera-fleet-1 has them" },
     { "moves", "table?", "Of a fleet beside one that runs: steps in order (starts, model, label, node_names), numbers "
       .. "of starts, stops and kept, usd, full_nodes (where the old stops before the new starts), least_scale of each "
@@ -54,11 +57,13 @@ core.document_object {
   },
 }
 
-local methods = {}
-local meta = { __name = type_name, __index = methods }
+local meta = { __name = type_name }
 
 --- Whether something is a fleet.
 local function is(thing) return getmetatable(thing) == meta end
+
+local methods, add_method = methods_of("fleet", is, "ts.plan_fleet")
+meta.__index = methods
 
 -- Classes of nodes with the number of their first; named models know names and prices of their own.
 local function classes_of(solved, named)
@@ -102,18 +107,20 @@ local function mixed_rate(rates, demand)
   for b, wanted in ipairs(demand) do
     if wanted > 0 then all, time = all + wanted, time + wanted / rates[b] end
   end
+  -- Of one that serves some classes only, none as they come.
   if all == 0 then return rates[1] end
   return all / time
 end
 
 local function replicas_of(solved, named, classes, instance)
-  local rows, by_key = {}, {}
+  local rows, by_key, shares_of = {}, {}, classes_of_requests.shares(solved)
   for i, row in ipairs(solved.replicas) do
     local column = instance.columns[row.column_index + 1]
     rows[i] = { model = row.model, column_index = row.column_index, label = row.label, node_class = row.node_class,
       node_indices = row.node_indices, node_names = node_names(classes, row.node_indices), count = row.count,
       gpus = row.gpus / row.count, rates_per_s = row.rate_per_s,
       rate_per_s = mixed_rate(row.rate_per_s, instance.models[column.model + 1].demand) }
+    if #instance.models[column.model + 1].demand > 1 then rows[i].shares = shares_of(row) end
     by_key[row.column_index .. ":" .. table.concat(row.node_indices, ",")] = rows[i]
   end
   for _, placed in ipairs(named and named.placement or {}) do
@@ -247,17 +254,13 @@ local function without_moves(fleet)
 end
 
 local function method(name, module, of_named)
-  methods[name] = function(self, ...)
-    if not is(self) then
-      core.raise("invalid_argument", ("%s is called as fleet:%s(...), on what ts.plan_fleet gave"):format(name, name),
-        name)
-    end
+  add_method(name, function(self, ...)
     if of_named and not self.named then
       core.raise("unsupported", ("fleet:%s: the columns were given, and nobody knows what engines they are; plan a "
         .. "fleet of named models"):format(name), "fleet:" .. name)
     end
     return require(module)(self, ...)
-  end
+  end)
 end
 
 method("explain", "tessera.fleets.explain")

@@ -1,5 +1,6 @@
 -- fleet:losses { ... }: what losing each node does, and the re-plan after it. Nodes that run the same are lost alike.
 
+local classes = require "tessera.fleets.classes"
 local options = require "tessera.options"
 
 local read = options.card {
@@ -45,14 +46,14 @@ end
 
 -- Of each model the multiple of its demand that the other nodes serve.
 local function left_of(fleet, lost)
-  local rates, left = {}, {}
+  local rates, left = {}, classes.scales_without(fleet.solved, lost)
   for _, row in ipairs(fleet.replicas) do
     local is_lost = false
     for _, node in ipairs(row.node_indices) do is_lost = is_lost or node == lost end
     if is_lost then rates[row.model] = (rates[row.model] or 0) + row.count * row.rate_per_s end
   end
   for _, model in ipairs(fleet.models) do
-    if model.demand_per_s > 0 then
+    if model.demand_per_s > 0 and not left[model.name] then
       left[model.name] = math.max(0, model.capacity_per_s - (rates[model.name] or 0)) / model.demand_per_s
     end
   end

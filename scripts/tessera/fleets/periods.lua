@@ -2,6 +2,7 @@
 -- fleet for the peak that stands through all of them, one for each period alone, and one rolled forward are where it
 -- starts from; then each period is planned anew between the two beside it, until none gets better.
 
+local classes = require "tessera.fleets.classes"
 local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 local fleets = require "tessera.fleets.fleet"
@@ -57,11 +58,9 @@ local function base_of(given)
   local base = {}
   for i, model in ipairs(given.models) do
     local where = ("ts.plan_fleet.models[%d].traffic"):format(i)
-    local traffic = type(model) == "table" and model.traffic
-    if type(traffic) ~= "table" or type(traffic.rate_per_s) ~= "number" then
-      core.refuse(where, "with periods a table with rate_per_s belongs here, whose rate they change")
-    end
-    base[model.name] = traffic.rate_per_s
+    local rate = type(model) == "table" and classes.rate(model)
+    if not rate then core.refuse(where, "with periods a table with rate_per_s belongs here, whose rate they change") end
+    base[model.name] = rate
   end
   return base
 end
@@ -77,9 +76,7 @@ local function peak_of(given, periods)
       core.refuse(("ts.plan_fleet.models[%d]"):format(i), ("'%s' is asked for in no period: leave it out"):format(
         model.name))
     end
-    asked.models[i] = copy(model)
-    asked.models[i].traffic = copy(model.traffic)
-    asked.models[i].traffic.rate_per_s = most
+    asked.models[i] = classes.with_rate(model, most)
   end
   return asked
 end

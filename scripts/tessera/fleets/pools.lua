@@ -1,5 +1,7 @@
 -- The replicas of a model as pools of engines, on the devices that they have in the fleet.
 
+local classes = require "tessera.fleets.classes"
+local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 
 local M = {}
@@ -12,14 +14,29 @@ function M.asked(fleet, name, where)
   core.refuse(where, ("no model of the fleet is called '%s'"):format(tostring(name)))
 end
 
---- The rows of fleet.replicas that run a model.
+-- A row for those of its replicas that get the same of each class of requests.
+local function split(replica, rows)
+  local first = 0
+  for _, part in ipairs(replica.shares) do
+    local row = copy(replica)
+    row.count, row.class_shares, row.devices = part.count, part.share, {}
+    for i = 1, part.count do row.devices[i] = replica.devices[first + i] end
+    first, rows[#rows + 1] = first + part.count, row
+  end
+end
+
+--- The rows of fleet.replicas that run a model, alike in what they are sent.
 function M.rows(fleet, name)
   local rows = {}
   for _, replica in ipairs(fleet.replicas) do
-    if replica.model == name then rows[#rows + 1] = replica end
     if replica.model == name and not replica.part then
       core.raise("unsupported", ("the replica '%s' of '%s' is of a column that a script gave: nobody knows which "
         .. "engine it is"):format(replica.label, name), "fleet")
+    end
+    if replica.model == name and replica.shares then
+      split(replica, rows)
+    elseif replica.model == name then
+      rows[#rows + 1] = replica
     end
   end
   return rows
@@ -57,6 +74,16 @@ function M.of(fleet, name, asked)
       kernel_set = asked.kernel_set, share = shares[i] }
   end
   return pools, rows
+end
+
+--- How requests get to them: fewest under way, or of several classes by the shares of each.
+function M.router(fleet, name, asked, lost_node)
+  if not classes.several(asked) then return "least_requests" end
+  local rows = {}
+  for _, replica in ipairs(fleet.replicas) do
+    if replica.model == name then rows[#rows + 1] = replica end
+  end
+  return classes.router(fleet, rows, lost_node)
 end
 
 return M

@@ -2,6 +2,7 @@
 -- copies are rounded (`round`). One that takes too long, fails or gives what cannot be is left aside from then on, and
 -- a note names it: the search goes on as without it.
 
+local classes = require "tessera.fleets.classes"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local options = require "tessera.options"
@@ -21,8 +22,8 @@ options.card {
   options = {
     { name = "devices", type = "table", lua_type = "table<string, integer>", required = true,
       doc = "Of a node, by type" },
-    { name = "rate_per_s", type = "number", unit = "1/s", min = 0, max = 1e15, required = true,
-      doc = "Requests that it sustains within the SLO" },
+    { name = "rate_per_s", type = "any", lua_type = "number|number[]", unit = "1/s", required = true,
+      doc = "Requests that it sustains within the SLO; of several classes of requests a list, each served alone" },
     { name = "label", type = "string", doc = "What to call it; default: its devices" },
   },
 }
@@ -71,9 +72,18 @@ function M.round(f, limit_s, notes)
   return guarded("round", f, limit_s, notes, check, up)
 end
 
-local function check_column(column, path, node)
+local function check_column(column, path, node, num_classes)
   options.plain(column, path, "a kind of replica: { devices =, rate_per_s = }")
-  options.number(column.rate_per_s, path .. ".rate_per_s", 0, 1e15)
+  local rates = column.rate_per_s
+  if type(rates) == "table" then
+    for b, rate in ipairs(rates) do options.number(rate, ("%s.rate_per_s[%d]"):format(path, b), 0, 1e15) end
+  else
+    options.number(rates, path .. ".rate_per_s", 0, 1e15)
+  end
+  local num_rates = type(rates) == "table" and #rates or 1
+  if num_rates ~= num_classes then
+    core.refuse(path .. ".rate_per_s", ("%d rates for %d classes of requests"):format(num_rates, num_classes))
+  end
   if column.label ~= nil and type(column.label) ~= "string" then
     core.refuse(path .. ".label", "a text belongs here, not a " .. type(column.label))
   end
@@ -94,13 +104,13 @@ function M.columns(f, models, limit_s, notes)
   local by_name = {}
   for _, model in ipairs(models) do by_name[model.name] = model end
   local function none() return {} end
-  local function check(answer, _, node)
+  local function check(answer, model, node)
     if answer == nil then return {} end
     options.list(answer, "columns", "a list of kinds of replicas")
     if #answer > most_columns then
       core.refuse("columns", ("%d kinds of replicas for %s are more than %d"):format(#answer, node.name, most_columns))
     end
-    for i, column in ipairs(answer) do check_column(column, ("columns[%d]"):format(i), node) end
+    for i, column in ipairs(answer) do check_column(column, ("columns[%d]"):format(i), node, #classes.of(model)) end
     return answer
   end
   local call = guarded("columns", f, limit_s, notes, check, none)

@@ -1,6 +1,7 @@
 -- ts.serve(fleet, { chat = traffic, ... }): every model of a fleet under its own traffic. Models share no device, so
 -- that each is simulated by itself, all of its replicas at once; what a lost node takes is taken from all at one time.
 
+local classes = require "tessera.fleets.classes"
 local core = require "tessera.core"
 local options = require "tessera.options"
 local pools_of = require "tessera.fleets.pools"
@@ -16,7 +17,7 @@ local read = options.card {
   options = {
     { name = "duration_s", type = "number", unit = "s", min = 1, max = 1e6, default = 300,
       doc = "Of traffic that says neither how many requests nor how long" },
-    { name = "router", type = "any", lua_type = "string|table", doc = "As for ts.deployment; default: least_requests" },
+    { name = "router", type = "any", lua_type = "string|table", doc = "As for fleet:deployment" },
     { name = "lost_node", type = "integer", min = 0, max = 1e7, doc = "A node of the fleet that is lost" },
     { name = "lost_at_s", type = "number", unit = "s", min = 0, max = 1e9,
       doc = "When; default: in the middle of duration_s" },
@@ -24,13 +25,10 @@ local read = options.card {
 }
 
 -- Traffic that somebody gave, or the demand for so long.
-local function traffic_of(given, asked, duration_s)
-  local source = given or asked.traffic
-  if type(source) ~= "table" then return source end
-  local copy = {}
-  for key, value in pairs(source) do copy[key] = value end
-  if not copy.num_requests and not copy.duration_s and not copy.trace then copy.duration_s = duration_s end
-  return require("tessera.serving").traffic(copy)
+local function traffic_of(given, asked, demand_per_s, duration_s)
+  if given then return classes.given_traffic(given, duration_s) end
+  local is_other = classes.rate(asked) and demand_per_s > 0
+  return classes.traffic(is_other and classes.with_rate(asked, demand_per_s) or asked, duration_s)
 end
 
 local function check_names(fleet, traffics)
@@ -50,8 +48,8 @@ return function(fleet, traffics, given)
       local asked = pools_of.asked(fleet, model.name, "ts.serve.fleet")
       local deployment = fleet:deployment(model.name, { router = opt.router, lost_node = opt.lost_node,
         lost_at_s = opt.lost_node and lost_at_s or nil })
-      local traffic = traffic_of(traffics[model.name], asked, opt.duration_s)
-      row.served = solver.serve(deployment, traffic, { slo = asked.slo })
+      local traffic = traffic_of(traffics[model.name], asked, model.demand_per_s, opt.duration_s)
+      row.served = solver.serve(deployment, traffic, { slo = classes.slo(asked) })
       row.attainment_ratio, row.keeps = row.served.attainment_ratio, row.served.attains_slo
       result.keeps = result.keeps and row.keeps
     end

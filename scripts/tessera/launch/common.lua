@@ -190,25 +190,60 @@ function M.launched_router(name) return nginx_methods[name] and name or "least_r
 --- What router.sh makes beside itself.
 M.router_makes = { configuration = "router.nginx.conf", pid = "router.pid", temporary = "router.temp" }
 
---- What an engine weighs among those behind one address.
-function M.weight(engine) return engine.share or engine.batch_size end
+-- What an engine weighs among those behind one address.
+local function weight(engine) return engine.share or engine.batch_size end
 
---- Lines of nginx's http block for engines behind one address: servers { address =, weight = }, the router's name, and
---- what to listen at. Prompts and answers of any length pass as they come.
-function M.router_http(servers, router, listen)
-  local lines = { "upstream engines {" }
-  local method = nginx_methods[M.launched_router(router)]
+-- Engines behind one name. Those that weigh nothing are not among them.
+local function upstream(name, layout, hosts, weight_of)
+  local lines = { ("upstream %s {"):format(name) }
+  local method = nginx_methods[M.launched_router(layout.router)]
   if method ~= "" then lines[#lines + 1] = "  " .. method end
-  for _, server in ipairs(servers) do
-    lines[#lines + 1] = ("  server %s weight=%d;"):format(server.address, server.weight)
+  for i, engine in ipairs(layout.engines) do
+    local own = weight_of(engine)
+    if own > 0 then lines[#lines + 1] = ("  server %s weight=%d;"):format(hosts[i], own) end
   end
-  for _, line in ipairs {
-    "}",
+  lines[#lines + 1] = "}"
+  return lines
+end
+
+-- nginx weighs by whole numbers: shares to a thousandth of the largest, and none that is something as nothing.
+local function class_weight(layout, class)
+  local most = 0
+  for _, engine in ipairs(layout.engines) do most = math.max(most, engine.class_shares[class]) end
+  return function(engine)
+    local share = engine.class_shares[class]
+    if most == 0 then return 1 end -- nobody planned for the class
+    return share > 0 and math.max(1, math.floor(1000 * share / most + 0.5)) or 0
+  end
+end
+
+--- What a request says in the header X-Request-Class, by the name of its class.
+function M.class_word(name) return (name:gsub("[^%w%-_.]", "_")) end
+
+--- Lines of nginx's http block for the engines of a layout behind one address: their hosts, and what to listen at.
+--- Prompts and answers of any length pass as they come. Classes of requests each have weights of their own; a request
+--- that does not say its class is of the first. `dollar`: how a variable of nginx begins where the text goes.
+function M.router_http(layout, hosts, listen, dollar)
+  local lines, classes = {}, layout.request_classes
+  local function add(list)
+    for _, line in ipairs(list) do lines[#lines + 1] = line end
+  end
+  if classes then
+    add { ("map %shttp_x_request_class %sengines {"):format(dollar, dollar), "  default engines_0;" }
+    for i, name in ipairs(classes) do add { ('  "%s" engines_%d;'):format(M.class_word(name), i - 1) } end
+    add { "}" }
+    for i in ipairs(classes) do
+      add(upstream(("engines_%d"):format(i - 1), layout, hosts, class_weight(layout, i)))
+    end
+  else
+    add(upstream("engines", layout, hosts, weight))
+  end
+  add {
     "server {",
     ("  listen %s;"):format(listen),
     "  client_max_body_size 0;",
     "  location / {",
-    "    proxy_pass http://engines;",
+    ("    proxy_pass http://%sengines;"):format(classes and dollar or ""),
     "    proxy_http_version 1.1;",
     "    proxy_set_header Connection '';",
     "    proxy_request_buffering off;",
@@ -216,9 +251,7 @@ function M.router_http(servers, router, listen)
     "    proxy_read_timeout 3600s;",
     "  }",
     "}",
-  } do
-    lines[#lines + 1] = line
-  end
+  }
   return lines
 end
 
@@ -226,11 +259,8 @@ end
 --- sustains. What nginx has compiled in for its files is root's.
 function M.router_script(layout, parts, port)
   local lines = M.script_head("The one address of all engines: nginx on port " .. port .. ".", true)
-  local servers = {}
-  for i, part in ipairs(parts) do
-    servers[i] = { address = ("$HOST_%d:%d"):format(part.spans[1].node - 1, M.port(i)),
-      weight = M.weight(layout.engines[i]) }
-  end
+  local hosts = {}
+  for i, part in ipairs(parts) do hosts[i] = ("$HOST_%d:%d"):format(part.spans[1].node - 1, M.port(i)) end
   local makes = M.router_makes
   local more = {
     "mkdir -p " .. makes.temporary,
@@ -245,7 +275,7 @@ function M.router_script(layout, parts, port)
   for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
     more[#more + 1] = ("  %s_temp_path %s/%s;"):format(kind, makes.temporary, kind)
   end
-  for _, line in ipairs(M.router_http(servers, layout.router, ("$LISTEN:%d"):format(port))) do
+  for _, line in ipairs(M.router_http(layout, hosts, ("$LISTEN:%d"):format(port), "\\$")) do
     more[#more + 1] = "  " .. line
   end
   for _, line in ipairs {

@@ -105,9 +105,10 @@ end
 --- The layout of several plans of one model beside each other, that serve one stream: parts of { plan =, role =,
 --- limits =, share = of the requests for each of its engines, places = { { node = name, gpu = number there }, ... } },
 --- a place for each device of the plan's cluster. `router`: the name of the one that they were simulated with.
-function M.join(parts, cluster_name, router)
-  local layout = { serving = true, router = router, plans = {}, nodes = {}, engines = {},
-    cluster = { name = cluster_name } }
+--- `request_classes`: names of classes of requests; then parts have `class_shares` too, of all requests of each class.
+function M.join(parts, cluster_name, router, request_classes)
+  local layout = { serving = true, router = router, request_classes = request_classes, plans = {}, nodes = {},
+    engines = {}, cluster = { name = cluster_name } }
   local node_index, names = {}, {}
   for i, part in ipairs(parts) do
     local why = no_places(part.plan)
@@ -124,6 +125,7 @@ function M.join(parts, cluster_name, router)
     serve_by(engines, part.limits)
     for _, engine in ipairs(engines) do
       engine.role, engine.share = part.role ~= "mixed" and part.role or nil, part.share or 1
+      engine.class_shares = part.class_shares
       layout.engines[#layout.engines + 1] = engine
     end
     local problem = part.plan:problem()
@@ -149,7 +151,7 @@ function M.plain(layout)
       stages = stages, batch_size = engine.batch_size, kv_bitwidth = engine.kv_bitwidth,
       prefill_micro_batch_size = engine.prefill_micro_batch_size,
       decode_micro_batch_size = engine.decode_micro_batch_size, role = engine.role, serving = engine.serving,
-      share = engine.share, split = engine.split,
+      share = engine.share, class_shares = engine.class_shares, split = engine.split,
     }
   end
   return { model = layout.model.name, cluster = layout.cluster.name, engines = engines }

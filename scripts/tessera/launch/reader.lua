@@ -46,10 +46,12 @@ end
 local roles = { mixed = true, prefill = true, decode = true }
 
 -- Checks a part of a manifest: its file, role, limits and as many places as its plan has devices.
-local function check_part(part, path, plan_of)
+local function check_part(part, path, num_classes, plan_of)
   local fine = type(part) == "table" and type(part.file) == "string" and part.file:find "^plan[%w-]*%.json$"
     and roles[part.role] and type(part.limits) == "table" and type(part.places) == "table"
-    and type(part.share or 1) == "number"
+    and type(part.share or 1) == "number" and (num_classes == 0 and part.class_shares == nil
+      or type(part.class_shares) == "table" and #part.class_shares == num_classes)
+  for b = 1, fine and num_classes or 0 do fine = fine and type(part.class_shares[b]) == "number" end
   for _, place in ipairs(fine and part.places or {}) do
     fine = fine and type(place) == "table" and type(place.node) == "string" and type(place.gpu) == "number"
   end
@@ -73,13 +75,18 @@ local function layout_of(folder, manifest)
   end
   local path, plans = folder .. "/launch.json", {}
   if type(manifest.parts) ~= "table" or #manifest.parts == 0 then core.refuse(path .. ".parts", "it lists no plans") end
+  local classes = manifest.request_classes or {}
+  if type(classes) ~= "table" then core.refuse(path .. ".request_classes", "a list of names belongs here") end
+  for i, name in ipairs(classes) do
+    if type(name) ~= "string" then core.refuse(("%s.request_classes[%d]"):format(path, i), "a name belongs here") end
+  end
   for i, part in ipairs(manifest.parts) do
-    check_part(part, ("%s.parts[%d]"):format(path, i), function(name)
+    check_part(part, ("%s.parts[%d]"):format(path, i), #classes, function(name)
       return solver.load_plan(folder .. "/" .. name)
     end)
     plans[i] = part.plan
   end
-  local layout, why = layouts.join(manifest.parts, manifest.cluster, manifest.router)
+  local layout, why = layouts.join(manifest.parts, manifest.cluster, manifest.router, manifest.request_classes)
   return layout, layout and plans or why
 end
 

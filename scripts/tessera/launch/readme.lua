@@ -57,6 +57,12 @@ local function steps_of(layout, parts, opt)
   elseif #parts > 1 then
     add("`./router.sh`: one address, port %d, for all engines (needs nginx).", opt.router_port)
   end
+  if layout.request_classes then
+    local words = {}
+    for i, name in ipairs(layout.request_classes) do words[i] = ("`%s`"):format(common.class_word(name)) end
+    add("requests say their class in the header `X-Request-Class`: %s; each class goes to the engines that were "
+      .. "planned for it, one without the header as the first.", table.concat(words, ", "))
+  end
   return steps
 end
 

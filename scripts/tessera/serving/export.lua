@@ -48,7 +48,7 @@ end
 local function joined(asked, row, devices, places)
   local list, used = {}, {}
   for i, one in ipairs(parts_of.list(asked, row, devices)) do
-    list[i] = { plan = one.plan, role = one.role, share = one.share, places = {},
+    list[i] = { plan = one.plan, role = one.role, share = one.share, class_shares = one.part.class_shares, places = {},
       limits = limits_of(one.part, asked.engine) }
     for k, index in ipairs(one.devices) do
       list[i].places[k], used[index] = places[index + 1], true
@@ -83,9 +83,9 @@ local function stream_of(given)
   return { prompt_tokens = prompt, output_tokens = output }
 end
 
---- Writes the folder of a deployment. `asked`: model, cluster, engine, router, kernel_set; `row`: parts, engines;
---- `devices`: of each part, into the cluster's; `opt`: version, checkpoint, unlike_engines, overwrite; `what` it is,
---- with what was `given` for it.
+--- Writes the folder of a deployment. `asked`: model, cluster, engine, router, kernel_set, and request_classes where
+--- parts have class_shares; `row`: parts, engines; `devices`: of each part, into the cluster's; `opt`: version,
+--- checkpoint, unlike_engines, overwrite; `what` it is, with what was `given` for it.
 local function write(asked, row, devices, kind, folder, opt, what)
   if kind ~= "vllm" and kind ~= "json" then
     core.refuse(what.path .. ".kind", ("'%s' is neither vllm nor json"):format(tostring(kind)))
@@ -102,7 +102,8 @@ local function write(asked, row, devices, kind, folder, opt, what)
     places[i] = { node = nodes[place.node_index + 1].name, gpu = place.gpu }
   end
   local list, used = joined(asked, row, devices, places)
-  local layout, why = layouts.join(list, asked.cluster.name, common.launched_router(asked.router))
+  local layout, why = layouts.join(list, asked.cluster.name, common.launched_router(asked.router),
+    asked.request_classes)
   if not layout then return nil, why end
   local found = obstacles.of(layout, kind, opt.version)
   if found[1] then
@@ -110,10 +111,10 @@ local function write(asked, row, devices, kind, folder, opt, what)
       kind, what.name, table.concat(found, "; "), what.made_by, kind))
   end
   local manifest = { cluster = asked.cluster.name, router = layout.router, parts = {},
-    stream = stream_of(what.given) }
+    request_classes = layout.request_classes, stream = stream_of(what.given) }
   for i, part in ipairs(list) do
-    manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share, limits = part.limits,
-      places = part.places }
+    manifest.parts[i] = { file = layout.plans[i].name, role = part.role, share = part.share,
+      class_shares = part.class_shares, limits = part.limits, places = part.places }
   end
   opt.notes = notes
   opt.left_out = what.whole_cluster and left_out(asked.cluster, places, used) or {}

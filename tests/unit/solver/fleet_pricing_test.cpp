@@ -34,11 +34,10 @@ NamedModel model_of(const Demand& demand) {
   traffic.rate_per_s = demand.rate_per_s;
   traffic.prompt_tokens = serving::fixed_length(demand.prompt_tokens);
   traffic.output_tokens = serving::fixed_length(demand.output_tokens);
-  model.serving.traffic = traffic;
   serving::Slo slo;
   slo.ttft_s.of_all = {{serving::Statistic::p99, demand.ttft_s}};
   slo.tpot_s.of_all = {{serving::Statistic::p99, demand.tpot_s}};
-  model.serving.slos = {slo};
+  model.classes = {{"", traffic, {slo}}};
   model.serving.num_requests = 300;
   return model;
 }
@@ -78,14 +77,14 @@ TEST(FleetColumns, NoRunPassesItsBound) {
   ASSERT_GT(columns.columns().size(), 40U);
   std::vector<double> by_prices;
   for (const FleetColumn& each : columns.columns()) {
-    by_prices.push_back(columns.engine_of(each).bound_per_s);
+    by_prices.push_back(columns.engine_of(each).classes.front().bound_per_s);
   }
   double best = 0;
   int by_others = 0;
   for (std::size_t c = 0; c < columns.columns().size(); ++c) {
-    by_others += columns.engine_of(columns.columns()[c]).bound_per_s < 0.95 * by_prices[c];
+    const ServedClass& engine = columns.engine_of(columns.columns()[c]).classes.front();
+    by_others += engine.bound_per_s < 0.95 * by_prices[c];
     columns.simulate(c);
-    const FleetEngine& engine = columns.engine_of(columns.columns()[c]);
     EXPECT_LE(engine.priced->rate_per_s, engine.bound_per_s)
         << request.models[columns.columns()[c].model].name << " " << engine.priced->name();
     best = std::max(best, engine.rate_per_s / engine.bound_per_s);
@@ -100,7 +99,7 @@ TEST(FleetColumns, ShortRunsPromiseNoMoreThanIsSustained) {
   bool is_short = false;
   for (std::size_t c = 0; c < columns.columns().size(); ++c) {
     columns.simulate(c);
-    const FleetEngine& engine = columns.engine_of(columns.columns()[c]);
+    const ServedClass& engine = columns.engine_of(columns.columns()[c]).classes.front();
     is_short = is_short || engine.priced->rate_per_s > engine.bound_per_s;
     EXPECT_LE(engine.rate_per_s, engine.bound_per_s);
   }
@@ -117,10 +116,10 @@ TEST(FleetColumns, AreOverUnlikeDevicesOfANodeWhereThatIsAsked) {
       const FleetColumn& column = columns.columns()[c];
       if (column.devices != std::vector<std::int64_t>{1, 1}) continue;
       found.push_back(c);
-      EXPECT_TRUE(columns.engine_of(column).priced->is_unlike());
+      const ServedClass& engine = columns.engine_of(column).classes.front();
+      EXPECT_TRUE(engine.priced->is_unlike());
       columns.simulate(c);
-      EXPECT_LE(columns.engine_of(column).priced->rate_per_s, columns.engine_of(column).bound_per_s)
-          << columns.engine_of(column).priced->name();
+      EXPECT_LE(engine.priced->rate_per_s, engine.bound_per_s) << engine.priced->name();
     }
     return found.size();
   };
@@ -155,7 +154,7 @@ TEST(FleetColumns, TakeWholeNodesWhereNoNodeHoldsTheModel) {
       std::set<std::size_t>(layout.devices.front().begin(), layout.devices.front().end()).size(),
       8U);
   const FleetColumn& column = fleet.columns->columns()[replica.column];
-  const FleetEngine& engine = fleet.columns->engine_of(column);
+  const ServedClass& engine = fleet.columns->engine_of(column).classes.front();
   EXPECT_EQ(engine.priced->pipeline_parallel, 4);
   EXPECT_LE(engine.priced->rate_per_s, engine.bound_per_s);
   // A node lost takes it with it, and five nodes have no second one.

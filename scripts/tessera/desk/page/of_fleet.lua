@@ -1,6 +1,7 @@
 -- The page of a fleet: nodes and what runs on them, what was promised beside what a simulation of all of it answers,
 -- what more or less money would buy of attainment, and what reserves and other limits cost.
 
+local classes = require "tessera.fleets.classes"
 local core = require "tessera.core"
 local copy = require "tessera.shallow_copy"
 local fleet_picture = require "tessera.desk.picture.fleet"
@@ -100,7 +101,7 @@ local function attainments(fleet, least, note)
     local demand, traffics = {}, {}
     for m, model in ipairs(fleet.models) do
       demand[model.name] = model.demand_per_s * factor
-      traffics[model.name] = fleet.options.models[m].traffic
+      traffics[model.name] = classes.traffic(fleet.options.models[m], duration_s)
     end
     local other = fleet:replan { demand_per_s = demand }
     if other then
@@ -133,8 +134,13 @@ local function with(fleet, reserve_nodes, slo_factor)
   asked.on_incumbent = nil
   asked.models = {}
   for m, model in ipairs(fleet.options.models) do
-    asked.models[m] = copy(model)
-    asked.models[m].slo = scaled(model.slo, slo_factor)
+    local own = copy(model)
+    own.slo, own.classes = scaled(model.slo, slo_factor), model.classes and {}
+    for i, class in ipairs(model.classes or {}) do
+      own.classes[i] = copy(class)
+      own.classes[i].slo = scaled(class.slo, slo_factor)
+    end
+    asked.models[m] = own
   end
   local other, why = plan_fleet(asked)
   return other or why and why.best

@@ -103,13 +103,13 @@ local function router_service(layout, port)
 end
 
 local function router_template(layout, parts, port)
-  local servers = {}
+  local addresses = {}
   for i, part in ipairs(parts) do
     local host = #layout.nodes == 1 and service_name(i, part.spans, 0)
       or ("${HOST_%d}"):format(part.spans[1].node - 1)
-    servers[i] = { address = ("%s:%d"):format(host, common.port(i)), weight = common.weight(layout.engines[i]) }
+    addresses[i] = ("%s:%d"):format(host, common.port(i))
   end
-  return table.concat(common.router_http(servers, layout.router, tostring(port)), "\n") .. "\n"
+  return table.concat(common.router_http(layout, addresses, tostring(port), "$"), "\n") .. "\n"
 end
 
 local function env_text(layout, key_variable)

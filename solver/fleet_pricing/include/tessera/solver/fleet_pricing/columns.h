@@ -26,30 +26,38 @@ struct FleetColumn {
   std::size_t engine = 0;             ///< columns of alike nodes have the same
 };
 
-/// A configuration on a kind of node.
-struct FleetEngine {
+/// What an engine does with a class of requests alone.
+struct ServedClass {
   std::size_t search = 0;
-  std::shared_ptr<PricedConfiguration> priced;
-  double bound_per_s = 0;  ///< that no run of it passes
-  /// What steps of one list take on it, the same list for all engines of a model, if it has one
+  std::shared_ptr<PricedConfiguration> priced;  ///< null: it cannot serve them within their SLO
+  double bound_per_s = 0;                       ///< that no run of it passes
+  /// What steps of one list take on it, the same list for all engines of the class, if it has one
   /// stage.
   std::vector<double> step_s = {};
-  bool is_known = false;        ///< simulated; then it sustains
-  double rate_per_s = 0;        ///< within the SLO
+  double rate_per_s = 0;        ///< that it sustains within the SLO, once it is known
   std::string limited_by = {};  ///< what breaks above
-  std::string label = {};       ///< of one that somebody gave, which has no configuration
+};
 
-  /// What it sustains where that is known, else at most.
-  double most_per_s() const { return is_known ? rate_per_s : bound_per_s; }
-  bool is_given() const { return priced == nullptr; }
-  std::string name() const { return is_given() ? label : priced->name(); }
+/// A configuration on a kind of node.
+struct FleetEngine {
+  std::vector<ServedClass> classes;  ///< of requests of its model
+  bool is_known = false;             ///< simulated
+  std::string label = {};            ///< of one that somebody gave, which has no configuration
+
+  /// Of each class, what it sustains where that is known, else at most.
+  std::vector<double> most_per_s() const;
+  bool is_given() const { return !label.empty(); }
+  /// The configuration, with the limits that it has for all classes once it is known.
+  /// @throws Error{internal} of one that was given
+  const PricedConfiguration& configuration() const;
+  std::string name() const { return is_given() ? label : configuration().name(); }
 };
 
 /// A kind of replica of somebody else, with the rate that they say it sustains.
 struct GivenColumn {
   std::size_t model = 0, node_class = 0;
   std::map<std::string, std::int64_t> devices;  ///< of a node, by the names of their types
-  double rate_per_s = 0;
+  std::vector<double> rate_per_s;               ///< of each class of requests
   std::string label;
 };
 
@@ -71,7 +79,8 @@ class FleetColumns {
   /// @param its the class that it is on @throws Error{invalid_argument} where a node of it has not
   /// as many devices
   void add_given(const GivenColumn& column, const NodeKind& its, const std::string& path);
-  double demand_per_s(std::size_t model) const { return demand_per_s_[model]; }
+  /// Of each class of requests.
+  const std::vector<double>& demand_per_s(std::size_t model) const { return demand_per_s_[model]; }
   std::int64_t num_simulated() const { return num_simulated_; }
   /// Why nothing holds a model, or keeps to its SLO: the nearest of what was refused; of each cause
   /// a line.
@@ -82,8 +91,9 @@ class FleetColumns {
   /// Who is asked during simulations from now on; may throw.
   void set_poll(std::function<void()> poll) { *poll_ = std::move(poll); }
 
-  /// Finds what the engine of a column sustains, where that is not known, and bounds by it those
-  /// that are slower in every step and hold no more. Says whether it was not.
+  /// Finds what the engine of a column sustains of each class of requests alone, with the same
+  /// limits of a step for all, where that is not known, and bounds by it those that are slower in
+  /// every step and hold no more. Says whether it was not.
   bool simulate(std::size_t column);
 
  private:
@@ -92,14 +102,18 @@ class FleetColumns {
   const Kind& kind_of(std::size_t model, const NodeKind& its);
   void add_kind(std::size_t model, const ServingRequest& request, const NodeKind& its,
                 std::int64_t nodes, Kind& kind);
+  void add_class(std::size_t model, std::size_t its_class, ServingRequest request,
+                 const NodeKind& its, std::int64_t nodes, Kind& kind);
+  void simulate_class(ServedClass& served);
   void add_model(std::size_t model, const std::vector<NodeKind>& classes);
-  void bound_slower(std::size_t model, const FleetEngine& known, const Configuration& limits);
+  void bound_slower(std::size_t model, std::size_t its_class, const ServedClass& known,
+                    const Configuration& limits);
 
   std::shared_ptr<std::function<void()>> poll_ = std::make_shared<std::function<void()>>();
   std::vector<NamedModel> models_;
   const DataFolders& folders_;
   std::string path_;
-  std::vector<double> demand_per_s_;
+  std::vector<std::vector<double>> demand_per_s_;
   std::vector<std::unique_ptr<Search>> searches_;
   std::vector<std::unique_ptr<Kind>> kinds_;
   std::vector<FleetEngine> engines_;

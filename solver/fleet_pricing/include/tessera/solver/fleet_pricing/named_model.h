@@ -11,12 +11,19 @@
 
 namespace tessera::solver {
 
+/// Requests of one size to a model: each class may go to the replicas that suit it.
+struct RequestsOfModel {
+  std::string name;
+  TrafficSource traffic;  ///< its rate is the demand
+  std::vector<serving::Slo> slos;
+};
+
 /// A model of a fleet: what asks for it, within which limits, and what may serve it.
 struct NamedModel {
   std::string name;
-  /// Of its engines, but for the cluster, which is a node at a time. The traffic has a rate: the
-  /// demand.
+  /// Of its engines, but for the cluster, which is a node at a time, and for what asks for it.
   ServingRequest serving;
+  std::vector<RequestsOfModel> classes;  ///< of requests, one at least
   double weight = 1;
   std::int64_t min_replicas = 0;
   std::optional<std::int64_t> max_gpus, min_nodes;
