@@ -224,6 +224,8 @@ M.methods = {
   ["tessera.Traffic:scaled"] = one { rate_per_s = 9 },
   ["tessera.Traffic:joined"] = function() return { { object "Traffic" } } end,
   ["tessera.FleetPeriods:explain"] = one(),
+  ["tessera.FleetPeriods:losses"] = one { time_limit_s = 1, gap = 0.1 },
+  ["tessera.FleetPeriods:save"] = one "day",
   ["tessera.FleetPeriods:to_table"] = one(),
   ["tessera.Fleet:to_table"] = one(),
   ["tessera.Fleet:losses"] = one { time_limit_s = 1, gap = 0.1 },

@@ -254,6 +254,16 @@ describe("ts.plan_fleet of named models", function()
     assert.near(usd, plan.usd, 1e-6)
     assert.truthy(plan.bound_usd <= plan.usd + 1e-9 and plan.usd <= plan.peak_usd + 1e-9)
     assert.truthy(plan.usd < 0.9 * plan.peak_usd) -- a third of the day at a tenth of the peak
+    -- As it is read from its folder; and what losing each node does in each period.
+    local folder = folders.fresh()
+    plan:save(folder)
+    local again = ts.load_plan(folder)
+    assert.same(plan:to_table(), again:to_table())
+    for t, fleet in ipairs(plan.fleets) do assert.same(fleet:to_table(), again.fleets[t]:to_table()) end
+    local lost, nodes = plan:losses { time_limit_s = 1, gap = 0.2 }, {}
+    for _, row in ipairs(lost) do nodes[row.period] = (nodes[row.period] or 0) + row.count end
+    for t, fleet in ipairs(plan.fleets) do assert.equal(#fleet.nodes, nodes[t]) end
+    support.raises("invalid_argument", "is called as plan:losses(...)", function() plan.losses {} end)
     -- Where each switch costs more than a day, nothing moves: the fleet for the peak.
     day.switch_usd = 1e6
     local still = assert(fleet_of(day))

@@ -1,6 +1,10 @@
 -- Fleets of one period after the other: what ts.plan_fleet with periods returns.
 
+local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
+local losses_of = require "tessera.fleets.losses"
+local methods_of = require "tessera.fleets.methods"
+local save = require "tessera.fleets.save"
 
 local type_name = "tessera.FleetPeriods"
 
@@ -25,11 +29,16 @@ core.document_object {
   methods = {
     { "explain", "(): string", "A line for each period, and what it all comes to" },
     { "to_table", "(): table", "Its fields, without the fleets" },
+    { "losses", "(options: table?): table[]",
+      "What losing each node does in each period, as fleet:losses has it, with period and hours" },
+    { "save", "(folder: string)", "Writes it and its fleets into a folder, for ts.load_plan" },
   },
 }
 
-local methods = {}
-local meta = { __name = type_name, __index = methods }
+local meta = { __name = type_name }
+local methods, method = methods_of("plan", function(thing) return getmetatable(thing) == meta end,
+  "ts.plan_fleet with periods")
+meta.__index = methods
 
 local function count_of(list)
   local count = 0
@@ -59,14 +68,7 @@ local function plan_of(found)
   return setmetatable(plan, meta)
 end
 
-local function check_self(plan, name)
-  if getmetatable(plan) == meta then return end
-  core.raise("invalid_argument", ("%s is called as plan:%s(), on what ts.plan_fleet with periods gave"):format(name,
-    name), name)
-end
-
-function methods.explain(plan)
-  check_self(plan, "explain")
+method("explain", function(plan)
   local lines = { ("%.2f USD in %d periods, %d replicas start or stop at %.4g USD; none costs less than %.2f "
     .. "(gap %.2g %%: %s)"):format(plan.usd, #plan.rows, plan.switched, plan.switch_usd, plan.bound_usd,
     100 * plan.gap, plan.scope) }
@@ -77,17 +79,35 @@ function methods.explain(plan)
       row.gpus, row.replicas, row.starts, row.stops)
   end
   return table.concat(lines, "\n")
-end
+end)
 
-function methods.to_table(plan)
-  check_self(plan, "to_table")
+method("to_table", function(plan)
   local plain = {}
   for name, value in pairs(plan) do
     if name ~= "fleets" and name ~= "peak" then plain[name] = value end
   end
   return plain
-end
+end)
+
+-- A fleet that stands through several periods is looked at once.
+method("losses", function(plan, given)
+  local rows, known = {}, {}
+  for t, fleet in ipairs(plan.fleets) do
+    known[fleet] = known[fleet] or losses_of(fleet, given)
+    for _, loss in ipairs(known[fleet]) do
+      local row = copy(loss)
+      row.period, row.hours = t, plan.rows[t].hours
+      rows[#rows + 1] = row
+    end
+  end
+  return rows
+end)
+
+method("save", function(plan, folder) save.save_periods(plan, folder) end)
 
 meta.__tostring = methods.explain
 
-return plan_of
+--- The plan of what a folder keeps: its plain fields, and fleets.
+local function again(fields) return setmetatable(fields, meta) end
+
+return setmetatable({ again = again }, { __call = function(_, found) return plan_of(found) end })
