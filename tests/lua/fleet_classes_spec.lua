@@ -145,6 +145,18 @@ describe("classes of requests of a fleet", function()
     os.remove(path)
   end)
 
+  it("is a page, whose reserves are those that classes may have", function()
+    local model = by_size()
+    for _, class in ipairs(model.classes) do class.traffic.rate_per_s = class.traffic.rate_per_s / 4 end
+    local fleet = assert(ts.plan_fleet { cluster = "2x(2xL4)", models = { model }, gap = 0.1, time_limit_s = 10 })
+    local path = os.tmpname()
+    ts.report(fleet, path)
+    local page = core.read_file(path)
+    os.remove(path)
+    assert.matches("What reserves and limits cost", page, 1, true)
+    assert.matches("nodes that may be lost", page, 1, true)
+  end)
+
   it("refuses classes of requests that say nothing", function()
     local function refused(words, changes)
       support.raises("invalid_argument", words, function()

@@ -146,10 +146,24 @@ local function with(fleet, reserve_nodes, slo_factor)
   return other or why and why.best
 end
 
+-- Reserves that a fleet may have: with several classes of requests of one node at most.
+local function reserves_of(fleet)
+  local most = math.huge
+  for _, model in ipairs(fleet.options.models) do
+    if classes.several(model) then most = 1 end
+  end
+  local list = {}
+  for _, nodes in ipairs(reserves) do
+    if nodes <= most then list[#list + 1] = nodes end
+  end
+  return list
+end
+
 -- Other reserves with the limits as they are, and other limits with the reserve as it is.
 local function frontier(fleet, note)
   local own, wanted, rows = fleet.instance.reserve_nodes or 0, {}, {}
-  for _, nodes in ipairs(reserves) do wanted[#wanted + 1] = { nodes, 1 } end
+  for _, nodes in ipairs(reserves_of(fleet)) do wanted[#wanted + 1] = { nodes, 1 } end
+  local num_reserves = #wanted
   for _, factor in ipairs(slo_factors) do wanted[#wanted + 1] = { own, factor } end
   for i, pair in ipairs(wanted) do
     local reserve_nodes, slo_factor = unpack(pair)
@@ -162,8 +176,8 @@ local function frontier(fleet, note)
       status = other and other.status or "nothing found" }
   end
   local figures = {}
-  for _, axis in ipairs { { "reserve_nodes", "nodes that may be lost", 1, #reserves },
-    { "slo_factor", "times the limits", #reserves + 1, #wanted } } do
+  for _, axis in ipairs { { "reserve_nodes", "nodes that may be lost", 1, num_reserves },
+    { "slo_factor", "times the limits", num_reserves + 1, #wanted } } do
     local own_rows = {}
     for i = axis[3], axis[4] do own_rows[#own_rows + 1] = rows[i] end
     table.sort(own_rows, function(a, b) return a[axis[1]] < b[axis[1]] end)
