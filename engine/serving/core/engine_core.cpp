@@ -104,6 +104,7 @@ void EngineCore::let_go(std::int64_t request, Ticks now) {
   account(now);
   scheduler_->let_go(it->second);
   slots_.erase(it);
+  has_news_ = true;
 }
 
 std::unique_ptr<Work> EngineCore::spare() {

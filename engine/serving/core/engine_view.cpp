@@ -30,20 +30,34 @@ bool comes_first(const Sequence* a, const Sequence* b) {
   return rank(a) < rank(b);
 }
 
-std::vector<ViewedRequest> requests_of(const EngineCore& core) {
-  std::vector<const Sequence*> all;
-  core.for_each_request([&](const Sequence& s) { all.push_back(&s); });
+/// A request, and at which engine it is.
+struct Placed {
+  const Sequence* sequence = nullptr;
+  const BlockManager* kv = nullptr;
+  std::int64_t first_block = 0;  ///< of the engine
+};
+
+std::vector<ViewedRequest> requests_of(std::span<const EngineCore* const> engines) {
+  std::vector<Placed> all;
+  std::int64_t first_block = 0;
+  for (const EngineCore* core : engines) {
+    const BlockManager& kv = core->scheduler().kv();
+    core->for_each_request([&](const Sequence& s) { all.push_back({&s, &kv, first_block}); });
+    first_block += kv.num_blocks();
+  }
   const std::size_t count = std::min(all.size(), kMostRequests);
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count), all.end(),
-                    comes_first);
+  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(count), comes_first,
+                            &Placed::sequence);
   std::vector<ViewedRequest> requests;
-  for (const Sequence* s : std::span(all).first(count)) {
+  for (const auto& [s, kv, first] : std::span(all).first(count)) {
+    std::vector<Block> blocks = kv->names(s->kv);
+    for (Block& block : blocks) block += static_cast<Block>(first);
     requests.push_back({.request = s->request,
                         .state = s->state,
                         .prompt_tokens = s->prompt_tokens,
                         .computed_tokens = s->computed,
                         .output_tokens = s->generated() - s->expected,
-                        .blocks = runs_of(core.scheduler().kv().names(s->kv))});
+                        .blocks = runs_of(blocks)});
   }
   return requests;
 }
@@ -63,25 +77,28 @@ void EngineViewer::step(const Work& work, const StepTimes& times) {
   steps_.push_back(step);
 }
 
-EngineView EngineViewer::take(const EngineCore& core, Ticks now) {
-  const Scheduler& scheduler = core.scheduler();
-  const Ledger& ledger = core.ledger();
-  return {.time_s = to_seconds(now),
-          .num_waiting = static_cast<std::int64_t>(scheduler.num_waiting()),
-          .num_running = scheduler.num_running(),
-          .kv_blocks = scheduler.kv().num_blocks(),
-          .used_blocks = scheduler.kv().num_blocks() - scheduler.kv().num_free(),
-          .block_size = scheduler.kv().block_size(),
-          .prompt_tokens = ledger.prompt_tokens(),
-          .output_tokens = ledger.output_tokens(),
-          .steps_so_far = ledger.num_steps(),
-          .preemptions = scheduler.counts().num_preemptions,
-          .prefix_queries = scheduler.counts().prefix_queries,
-          .prefix_hits = scheduler.counts().prefix_hits,
-          .drafted = ledger.drafted_tokens(),
-          .accepted = ledger.accepted_tokens(),
-          .requests = requests_of(core),
-          .steps = std::exchange(steps_, {})};
+EngineView EngineViewer::take(std::span<const EngineCore* const> engines, Ticks now) {
+  EngineView view{.time_s = to_seconds(now)};
+  for (const EngineCore* core : engines) {
+    const Scheduler& scheduler = core->scheduler();
+    const Ledger& ledger = core->ledger();
+    view.num_waiting += static_cast<std::int64_t>(scheduler.num_waiting());
+    view.num_running += scheduler.num_running();
+    view.kv_blocks += scheduler.kv().num_blocks();
+    view.used_blocks += scheduler.kv().num_blocks() - scheduler.kv().num_free();
+    view.block_size = scheduler.kv().block_size();
+    view.prompt_tokens += ledger.prompt_tokens();
+    view.output_tokens += ledger.output_tokens();
+    view.steps_so_far += ledger.num_steps();
+    view.preemptions += scheduler.counts().num_preemptions;
+    view.prefix_queries += scheduler.counts().prefix_queries;
+    view.prefix_hits += scheduler.counts().prefix_hits;
+    view.drafted += ledger.drafted_tokens();
+    view.accepted += ledger.accepted_tokens();
+  }
+  view.requests = requests_of(engines);
+  view.steps = std::exchange(steps_, {});
+  return view;
 }
 
 std::string json_line(const EngineView& view) { return json_text(json_of(view)); }

@@ -28,15 +28,15 @@ Ticks StepTimes::end_of(std::int64_t steps) const {
          static_cast<Ticks>(std::min<WideTicks>(n * first + slope * (n * (n - 1) / 2), kNever / 2));
 }
 
-Ledger::Ledger(Log& log, std::int32_t engine, bool record_steps)
-    : log_(log), engine_(engine), record_steps_(record_steps) {}
+Ledger::Ledger(Log& log, std::int32_t engine, bool record_steps, First first)
+    : log_(log), first_(std::move(first)), engine_(engine), record_steps_(record_steps) {}
 
 void Ledger::forget_before(std::int64_t request) {
   log_.gaps.clear();
-  const std::int64_t count = std::min(request - first_, std::ssize(log_.requests));
+  const std::int64_t count = std::min(request - *first_, std::ssize(log_.requests));
   if (count < std::ssize(log_.requests) / 2) return;  // so that each is moved once or twice
   log_.requests.erase(log_.requests.begin(), log_.requests.begin() + count);
-  first_ += count;
+  *first_ += count;
 }
 
 void Ledger::rejected(std::int64_t request, Ticks now) {

@@ -119,7 +119,6 @@ bool Scheduler::add_loading(Sequence sequence, Slot& slot) {
   const std::int64_t computed = sequence.computed;
   const std::int64_t tokens = std::max(computed, sequence.known);
   if (!kv_.admit(table, sequence.content, tokens, sequence.most_tokens(), 0)) return false;
-  kv_.publish(table, sequence.content, computed);
   slot = add(std::move(sequence));
   waiting_.remove(slot);
   Sequence& s = at(slot);
@@ -130,8 +129,10 @@ bool Scheduler::add_loading(Sequence sequence, Slot& slot) {
   return true;
 }
 
+// From now on others may find what its blocks hold.
 void Scheduler::loaded(Slot slot) {
   Sequence& s = at(slot);
+  kv_.publish(s.kv, s.content, s.computed);
   s.state = SequenceState::waiting;
   waiting_.push_back({s.priority, s.arrival, s.order, slot});
 }

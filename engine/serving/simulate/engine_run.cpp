@@ -26,6 +26,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
       traffic_(traffic),
       log_(log),
       options_(options),
+      number_(static_cast<std::size_t>(number)),
       skip_(options.skip && !options.record_steps && !options.on_step),
       horizon_(to_ticks(options.horizon_s, "horizon_s")),
       num_stages_(replica.cost->num_stages()),
@@ -34,6 +35,11 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
             Ledger(log, number, options.record_steps), {.num_stages = num_stages_}),
       stretches_(core_.scheduler()),
       stages_(*replica.cost, swap_per_block(replica)) {
+  if (options.recorded != nullptr) {
+    for (const StepRecord& step : options.recorded->log->steps) {
+      if (step.replica == number) recorded_steps_.push_back(&step);
+    }
+  }
   for (std::size_t k = 0; k < replica.devices.size(); ++k) {
     std::vector<DeviceClock*> shared_clocks;
     for (const std::int32_t device : replica.devices[k]) shared_clocks.push_back(&clocks[device]);
@@ -64,7 +70,7 @@ void EngineRun::fill_in_content(Sequence& s) const {
   if (options_.recorded->tokens.empty()) return;
   const std::vector<Token>& tokens = options_.recorded->tokens[static_cast<std::size_t>(s.request)];
   s.content.tokens = std::make_shared<TokenChain>(replica_.engine.block_size);
-  s.content.tokens->append(std::span(tokens).first(static_cast<std::size_t>(s.prompt_tokens)));
+  s.content.tokens->append(std::span(tokens).first(static_cast<std::size_t>(s.known)));
 }
 
 // An engine that only reads prompts brings one token more than there are, also of what somebody
@@ -83,14 +89,6 @@ Sequence EngineRun::loading_sequence(std::int64_t request) const {
   Sequence s = sequence_of(request);
   s.computed = s.known - 1;
   return s;
-}
-
-bool EngineRun::may_load(std::int64_t request) const {
-  return scheduler().may_load(loading_sequence(request));
-}
-
-bool EngineRun::begin_loading(std::int64_t request, Ticks now) {
-  return core_.begin_loading(loading_sequence(request), now);
 }
 
 bool EngineRun::start_step(Ticks now, bool alone, Ticks& retry) {
@@ -163,14 +161,13 @@ void EngineRun::fly(const Work& work, Flight& flight, Ticks now) {
 
 // What was recorded of a step; null: nothing, as the other run did not take it.
 const StepRecord* EngineRun::recorded_step(std::int64_t step) const {
-  if (options_.recorded == nullptr) return nullptr;
-  const std::vector<StepRecord>& steps = options_.recorded->log->steps;
-  return step < std::ssize(steps) ? &steps[static_cast<std::size_t>(step)] : nullptr;
+  if (step >= std::ssize(recorded_steps_)) return nullptr;
+  return recorded_steps_[static_cast<std::size_t>(step)];
 }
 
 Ticks EngineRun::decides_at(Ticks asked) const {
   if (options_.recorded == nullptr || !options_.recorded->with_times) return asked;
-  const std::vector<Ticks>& retries = options_.recorded->log->replicas.front().retries;
+  const std::vector<Ticks>& retries = options_.recorded->log->replicas[number_].retries;
   const auto next = std::lower_bound(retries.begin(), retries.end(), asked);
   return next == retries.end() ? kNever : *next;
 }

@@ -26,21 +26,17 @@ class EngineRun {
   const Scheduler& scheduler() const { return core_.scheduler(); }
   const Replica& replica() const { return replica_; }
   const EngineCore& core() const { return core_; }
+  EngineCore& core() { return core_; }
 
   /// A request comes. False where it can never run here: it is rejected.
   bool submit(std::int64_t request, Ticks now);
-  /// The KV cache of a request is about to come from another pool; false where blocks are short.
-  bool begin_loading(std::int64_t request, Ticks now);
-  /// Whether it may be so as far as can be told before a stretch is brought up to now: what a
-  /// stretch has not taken yet only makes blocks fewer.
-  bool may_load(std::int64_t request) const;
-  void finish_loading(std::int64_t request) { core_.finish_loading(request); }
+  /// Of a request whose KV cache is about to come from another pool.
+  Sequence loading_sequence(std::int64_t request) const;
   /// Of a replica that was brought up to now.
   bool cancel(std::int64_t request, Ticks now) { return core_.cancel(request, now); }
   /// All that it has, by number; and one of them given up, to go on elsewhere.
   std::vector<std::int64_t> requests() const { return core_.requests(); }
   void withdraw(std::int64_t request, Ticks now) { core_.withdraw(request, now); }
-  void let_go(std::int64_t request, Ticks now) { core_.let_go(request, now); }
 
   /// Decides a step and sends it on its way, if there is one; `retry` is when to ask again although
   /// nothing happened, kNever for never. Only `alone` on its devices it goes on as a stretch.
@@ -117,7 +113,6 @@ class EngineRun {
   };
 
   Sequence sequence_of(std::int64_t request) const;
-  Sequence loading_sequence(std::int64_t request) const;
   /// Tokens that its request generates here in all.
   std::int64_t output_of(Ledger::Progress& p) const {
     if (p.most_output == 0) p.most_output = find_output(p.request);
@@ -159,6 +154,8 @@ class EngineRun {
   const Traffic& traffic_;
   Log& log_;
   const SimulationOptions& options_;
+  std::size_t number_;
+  std::vector<const StepRecord*> recorded_steps_;  ///< of this engine
   bool skip_;
   Ticks horizon_;
   std::size_t num_stages_;

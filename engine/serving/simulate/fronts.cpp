@@ -79,7 +79,7 @@ std::size_t Simulation::choose(Front& front, std::int64_t request, Ticks now) {
 
 void Simulation::route(std::int64_t request, Ticks now) {
   Front& front = front_of(request);
-  if (!front.is_open) return reject(request, now, true);
+  if (!front.is_open) return turn_away(request, now, true);
   if (placer_ && placer_->routes()) return route_by_placer(front, request, now);
   if (front.router->is_shared_queue() || front.engines.empty()) {
     front.queue.push_back(request);
@@ -92,7 +92,7 @@ void Simulation::route(std::int64_t request, Ticks now) {
 void Simulation::route_by_placer(Front& front, std::int64_t request, Ticks now) {
   const auto model = static_cast<std::size_t>(&front - fronts_.data());
   const auto position = placer_->route(model, to_seconds(now), routed_request(request));
-  if (!position) return reject(request, now, false);
+  if (!position) return turn_away(request, now, false);
   if (*position >= front.engines.size()) {
     refuse("strategy", "chose engine {} of {} (0-based)", *position, front.engines.size());
   }

@@ -1,10 +1,36 @@
-// Requests that are read in one pool and decoded in another: their keys and values on the way.
+// The simulator's side of requests that are read in one pool and decoded in another.
 
 #include <algorithm>
 
 #include "simulation.h"
 
 namespace tessera::serving {
+
+std::size_t Simulation::decoder_of(std::int64_t request, Ticks now) {
+  return decode_.engines.empty() ? kNobody : choose(decode_, request, now);
+}
+
+EngineCore& Simulation::core_of(std::size_t engine) { return engines_[engine]->core(); }
+
+Sequence Simulation::loading_sequence(const Handover& handover) {
+  return engines_[handover.target]->loading_sequence(handover.request);
+}
+
+Ticks Simulation::send(const Handover& handover, Ticks now) {
+  const auto index = static_cast<std::size_t>(handover.request);
+  const Ticks end = is_replayed() ? recorded_end(handover) : transfer_end(handover, now);
+  sender_free_[handover.source] = end;
+  push({end, Kind::transfer_end, handover.request, 0});
+  replica_of_[index] = static_cast<std::int32_t>(handover.target);
+  return end;
+}
+
+// One that had not come is over after all else.
+Ticks Simulation::recorded_end(const Handover& handover) const {
+  const auto index = static_cast<std::size_t>(handover.request);
+  const Ticks took = options_.recorded->log->requests[index].transferred;
+  return took > 0 ? handover.ready + took : options_.recorded->end + 1;
+}
 
 Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
   const KvTransfer& transfer = deployment_.transfer;
@@ -25,81 +51,22 @@ Ticks Simulation::transfer_end(const Handover& handover, Ticks now) const {
   return std::max(std::max(first, free) + whole, now + whole / layers);
 }
 
-void Simulation::hand_over(Handover handover, Ticks now) {
-  handover.target =
-      decode_.engines.empty() ? engines_.size() : choose(decode_, handover.request, now);
-  handovers_[handover.target].push_back(handover);
-  if (!decode_.engines.empty()) try_handovers(handover.target, now);
+void Simulation::reject(std::int64_t request, Ticks now) {
+  log_.requests[static_cast<std::size_t>(request)].outcome = Outcome::rejected;
+  ++num_ended_;
+  request_over(request, now);
 }
 
-void Simulation::try_handovers(std::size_t target, Ticks now) {
-  std::deque<Handover>& waiting = handovers_[target];
-  while (!waiting.empty()) {
-    Handover& first = waiting.front();
-    const Request& r = traffic_.requests[static_cast<std::size_t>(first.request)];
-    const std::int64_t max_tokens = r.max_tokens > 0 ? r.max_tokens : r.output_tokens;
-    const std::string never = engines_[target]->scheduler().why_never(r.prompt_tokens, max_tokens);
-    if (!never.empty()) {
-      log_.requests[static_cast<std::size_t>(first.request)].outcome = Outcome::rejected;
-      release(first, now);
-      ++num_ended_;
-      const std::int64_t request = first.request;
-      waiting.pop_front();
-      request_over(request, now);
-      continue;
-    }
-    if (!engines_[target]->may_load(first.request)) return;
-    if (settle(target, now)) continue;  // which tries them too
-    if (!engines_[target]->begin_loading(first.request, now)) return;
-    first.end = transfer_end(first, now);
-    sender_free_[first.source] = first.end;
-    push({first.end, Kind::transfer_end, first.request, 0});
-    under_way_.emplace(first.request, first);
-    replica_of_[static_cast<std::size_t>(first.request)] = static_cast<std::int32_t>(target);
-    waiting.pop_front();
-  }
-}
-
-// Its sender keeps nothing of it.
-void Simulation::release(const Handover& handover, Ticks now) {
-  engines_[handover.source]->let_go(handover.request, now);
-  came(handover.source, now);
-  Front& front = front_of_engine(handover.source);
+void Simulation::has_released(std::size_t engine, Ticks now) {
+  came(engine, now);
+  Front& front = front_of_engine(engine);
   if (front.router->is_shared_queue()) drain(front, now);
 }
 
 void Simulation::end_transfer(std::int64_t request, Ticks now) {
-  const auto it = under_way_.find(request);
-  if (it == under_way_.end() || it->second.end != now) return;  // an end of it has gone meanwhile
-  const Handover handover = it->second;
-  log_.requests[static_cast<std::size_t>(request)].transferred = now - handover.ready;
-  under_way_.erase(it);
-  release(handover, now);
-  if (handover.cancelled) {
-    settle(handover.target, now);
-    engines_[handover.target]->cancel(request, now);
-    try_handovers(handover.target, now);
-  } else {
-    engines_[handover.target]->finish_loading(request);
-  }
-  came(handover.target, now);
-}
-
-// One that is read, and waits for blocks of a decode replica.
-bool Simulation::cancel_handover(std::int64_t request, Ticks now) {
-  for (std::deque<Handover>& waiting : handovers_) {
-    const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const Handover& handover) {
-      return handover.request == request;
-    });
-    if (it == waiting.end()) continue;
-    const Handover handover = *it;
-    waiting.erase(it);
-    release(handover, now);
-    // The next one may be smaller.
-    if (handover.target < engines_.size()) try_handovers(handover.target, now);
-    return true;
-  }
-  return false;
+  const auto ended = handovers_.end(request, now);
+  if (!ended) return;
+  log_.requests[static_cast<std::size_t>(request)].transferred = now - ended->ready;
 }
 
 }  // namespace tessera::serving

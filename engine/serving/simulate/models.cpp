@@ -139,7 +139,7 @@ void Simulation::leave(std::size_t model, Ticks now) {
   waiting.swap(front.queue);
   std::vector<std::size_t> engines;
   engines.swap(front.engines);
-  for (const std::int64_t request : waiting) reject(request, now, true);
+  for (const std::int64_t request : waiting) turn_away(request, now, true);
   for (const std::size_t engine : engines) free_memory(engine, now);
 }
 
@@ -161,7 +161,7 @@ void Simulation::free_memory(std::size_t replica, Ticks now) {
   }
 }
 
-void Simulation::reject(std::int64_t request, Ticks now, bool is_unplaced) {
+void Simulation::turn_away(std::int64_t request, Ticks now, bool is_unplaced) {
   RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
   record.outcome = Outcome::rejected;
   record.is_unplaced = is_unplaced;

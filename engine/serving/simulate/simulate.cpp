@@ -93,7 +93,6 @@ std::size_t Simulation::add_engine(const Replica& replica) {
   start_at_.push_back(kNever);
   sender_free_.push_back(0);
   ready_at_.push_back(0);
-  handovers_.resize(engines_.size() + 1);
   return i;
 }
 
@@ -234,7 +233,7 @@ void Simulation::start(std::size_t replica, Ticks now) {
       log_.cut_off = fmt::format("{} steps were taken", num_starts_);
     }
   }
-  try_handovers(replica, now);  // a preemption may have made room
+  handovers_.try_waiting(replica, now);  // a preemption may have made room
 }
 
 void Simulation::end_step(std::size_t replica, Ticks now) {
@@ -244,7 +243,7 @@ void Simulation::end_step(std::size_t replica, Ticks now) {
   log_.end = std::max(log_.end, now);
   for (const Ended& e : ended) has_ended(e, replica, now);
   if (engine.core().is_circling()) return give_up(engine);
-  try_handovers(replica, now);
+  handovers_.try_waiting(replica, now);
   Front& front = front_of_engine(replica);
   if (front.router->is_shared_queue()) drain(front, now);
   if (memory_) free_memory(replica, now);
@@ -257,7 +256,7 @@ void Simulation::has_ended(const Ended& ended, std::size_t replica, Ticks now) {
     const Ticks started =
         record.decode_started > 0 ? record.decode_started : record.first_scheduled;
     record.decode_started = kNever;
-    return hand_over({ended.request, replica, 0, started, now}, now);
+    return handovers_.hand_over({ended.request, replica, 0, started, now}, now);
   }
   record.outcome = Outcome::finished;
   ++num_ended_;
@@ -272,8 +271,7 @@ void Simulation::request_over(std::int64_t request, Ticks now) {
   if (!is_replayed()) arrivals_.over(request, now);
 }
 
-// A client leaves: wherever its request is, its blocks are free for others. What is on the wire is
-// not recalled: both ends keep their blocks until it has come.
+// A client leaves: wherever its request is, its blocks are free for others.
 void Simulation::cancel(std::int64_t request, Ticks now) {
   const auto index = static_cast<std::size_t>(request);
   RequestRecord& record = log_.requests[index];
@@ -282,15 +280,12 @@ void Simulation::cancel(std::int64_t request, Ticks now) {
   const auto replica = static_cast<std::size_t>(at);
   std::deque<std::int64_t>& queue = front_of(request).queue;
   const auto waiting = std::find(queue.begin(), queue.end(), request);
-  const auto transfer = under_way_.find(request);
   if (waiting != queue.end()) {
     queue.erase(waiting);
-  } else if (transfer != under_way_.end()) {
-    transfer->second.cancelled = true;
-  } else if (!cancel_handover(request, now)) {
+  } else if (!handovers_.cancel(request, now)) {
     settle(replica, now);
     engines_[replica]->cancel(request, now);
-    try_handovers(replica, now);
+    handovers_.try_waiting(replica, now);
     Front& front = front_of_engine(replica);
     if (front.router->is_shared_queue()) drain(front, now);
     if (memory_) free_memory(replica, now);
@@ -325,10 +320,10 @@ void Simulation::give_up(const EngineRun& engine) {
 void Simulation::explain_stall() {
   const auto count = static_cast<std::int64_t>(traffic_.requests.size());
   if (num_ended_ >= count || stopped_ || !log_.cut_off.empty()) return;
-  if (!handovers_.back().empty()) {
+  if (const std::size_t waiting = handovers_.num_without_target(); waiting > 0) {
     log_.stuck = true;
-    log_.cut_off = fmt::format("{} requests that were read wait for a decode engine to come",
-                               handovers_.back().size());
+    log_.cut_off =
+        fmt::format("{} requests that were read wait for a decode engine to come", waiting);
     return;
   }
   for (const auto& engine : engines_) {

@@ -3,12 +3,12 @@
 #include <deque>
 #include <memory>
 #include <queue>
-#include <unordered_map>
 #include <vector>
 
 #include "device_memory.h"
 #include "engine_run.h"
 #include "tessera/serving/arrivals.h"
+#include "tessera/serving/handovers.h"
 #include "tessera/serving/models.h"
 #include "tessera/serving/simulate.h"
 #include "tessera/serving/state_samples.h"
@@ -16,7 +16,7 @@
 namespace tessera::serving {
 
 /// The event loop.
-class Simulation {
+class Simulation final : private Pools {
  public:
   Simulation(const Deployment& deployment, const Traffic& traffic, SimulationOptions options);
   Log run();
@@ -41,15 +41,6 @@ class Simulation {
     std::int64_t version = 0;  ///< of step ends
     auto operator<=>(const Event&) const = default;
   };
-  // A prompt that is read: its keys and values are to go to a decode replica.
-  struct Handover {
-    std::int64_t request = 0;
-    std::size_t source = 0, target = 0;
-    Ticks started = 0, ready = 0;  ///< when it began to be read, and was
-    Ticks end = kNever;            ///< of the transfer, once it is on the way
-    bool cancelled = false;        ///< on the way
-  };
-
   /// What stands in front of engines that do the same: a router, and requests that wait for one.
   struct Front {
     std::unique_ptr<Router> router = nullptr;
@@ -69,39 +60,40 @@ class Simulation {
   void add_placed(std::size_t model, const ModelPlacement& placement, Ticks now);
   void free_memory(std::size_t replica, Ticks now);
   std::vector<DeviceView> device_views(Ticks now);
-  void reject(std::int64_t request, Ticks now, bool is_unplaced);
+  void turn_away(std::int64_t request, Ticks now, bool is_unplaced);
   RoutedRequest routed_request(std::int64_t request) const;
   void route_by_placer(Front& front, std::int64_t request, Ticks now);
   void close_models();
   void come(std::size_t replica, Ticks now);
   void go(std::size_t replica, Ticks now);
-  void hand_over_elsewhere(std::size_t target, Ticks now);
-  std::vector<std::int64_t> break_handovers(std::size_t replica, Ticks now);
   void send_first();
   bool is_replayed() const { return options_.recorded && options_.recorded->with_times; }
   void arrive(std::int64_t request, Ticks now);
   void route(std::int64_t request, Ticks now);
   void submit(std::int64_t request, std::size_t replica, Ticks now);
-  void came(std::size_t replica, Ticks now);
+  void came(std::size_t replica, Ticks now) override;
   void ask_start(std::size_t replica, Ticks time);
   void start(std::size_t replica, Ticks now);
   void push_ends(std::size_t replica);
   bool interrupt_peers(std::size_t replica, Ticks now);
   bool is_alone(std::size_t replica) const;
   bool is_over(std::size_t replica) const;
-  bool settle(std::size_t replica, Ticks now);
+  bool settle(std::size_t replica, Ticks now) override;
   std::int64_t cached_tokens(std::size_t replica, std::int64_t request, Ticks now);
   void end_step(std::size_t replica, Ticks now);
   void has_ended(const Ended& ended, std::size_t replica, Ticks now);
   void cancel(std::int64_t request, Ticks now);
-  bool cancel_handover(std::int64_t request, Ticks now);
   void request_over(std::int64_t request, Ticks now);
   void drain(Front& front, Ticks now);
-  void hand_over(Handover handover, Ticks now);
-  void try_handovers(std::size_t target, Ticks now);
-  void release(const Handover& handover, Ticks now);
+  std::size_t decoder_of(std::int64_t request, Ticks now) override;
+  EngineCore& core_of(std::size_t engine) override;
+  Sequence loading_sequence(const Handover& handover) override;
+  Ticks send(const Handover& handover, Ticks now) override;
+  void reject(std::int64_t request, Ticks now) override;
+  void has_released(std::size_t engine, Ticks now) override;
   void end_transfer(std::int64_t request, Ticks now);
   Ticks transfer_end(const Handover& handover, Ticks now) const;
+  Ticks recorded_end(const Handover& handover) const;
   std::size_t choose(Front& front, std::int64_t request, Ticks now);
   const std::vector<ReplicaLoad>& loads(Front& front, Ticks now);
   const Replica& replica(std::size_t i) const { return engines_[i]->replica(); }
@@ -139,9 +131,7 @@ class Simulation {
   std::vector<Ticks> start_at_;           ///< of the next start that is to come; kNever: none
   std::vector<std::int32_t> replica_of_;  ///< [request] that has it; -1: none yet
   std::vector<Ticks> ready_at_;           ///< when an engine is loaded
-  /// [target] that wait for blocks; beyond the last: for a decode replica to come.
-  std::vector<std::deque<Handover>> handovers_;
-  std::unordered_map<std::int64_t, Handover> under_way_;  ///< by request
+  Handovers handovers_{*this};
   std::vector<Ticks> sender_free_;
   Ticks api_ = 0;  ///< from sending a request to its arrival at the router
   Arrivals arrivals_;

@@ -111,13 +111,16 @@ struct NoCost final : StepCost {
 void show(const std::function<void(EngineView)>& on_view, Ticks end, SimulationOptions& options) {
   constexpr Ticks kMostViews = 600;
   options.named_blocks = true;
-  options.on_step = [&on_view, gap = end / kMostViews, next = Ticks{0}, viewer = EngineViewer()](
+  options.on_step = [&on_view, gap = end / kMostViews, next = Ticks{0}, viewer = EngineViewer(),
+                     engines = std::vector<const EngineCore*>()](
                         const EngineCore& core, const Work& work, const StepTimes& times,
                         const std::vector<Pass>&) mutable {
+    // Who decodes has its first step behind who reads.
+    if (std::ranges::find(engines, &core) == engines.end()) engines.push_back(&core);
     viewer.step(work, times);
     if (times.end < next) return;
     next = times.end + gap;
-    on_view(viewer.take(core, times.end));
+    on_view(viewer.take(engines, times.end));
   };
 }
 
@@ -158,7 +161,8 @@ std::vector<std::vector<std::int64_t>> drafts_of(const StepRecord& step) {
 }
 
 std::string difference_of(const StepRecord& a, const StepRecord& b) {
-  Difference d(fmt::format("step {}", a.step));
+  Difference d(fmt::format("{}step {}", a.replica > 0 ? "decode " : "", a.step));
+  d.expect("engine", a.replica, b.replica);
   d.expect("what it computes ((request, tokens), ...)", pairs_of(a), pairs_of(b));
   d.expect("preempted", a.preempted, b.preempted);
   d.expect("drafts ([request, drafts, accepted, next], ...)", drafts_of(a), drafts_of(b));
@@ -181,6 +185,7 @@ std::string difference_of(std::size_t number, const RequestRecord& a, const Requ
   d.time("first token", a.first_token, b.first_token);
   d.time("last token", a.last_token, b.last_token);
   d.time("cancelled", a.cancelled, b.cancelled);
+  d.time("from engine to engine", a.transferred, b.transferred);
   d.expect("output_tokens", a.output_tokens, b.output_tokens);
   d.expect("cached_tokens", a.cached_tokens, b.cached_tokens);
   d.expect("recomputed_tokens", a.recomputed_tokens, b.recomputed_tokens);
@@ -201,12 +206,20 @@ std::string why_no_replay(const Served& served) {
   }
   const std::vector<Replica>& engines = served.deployment->replicas;
   if (!served.log.models.empty()) return "its engines come and go with models";
-  if (engines.size() != 1) {
-    return fmt::format("a run of one engine can be replayed, this one has {}", engines.size());
+  const bool hands_over = engines.size() == 2 && engines[0].role == Role::prefill &&
+                          engines[1].role == Role::decode && engines[0].engine == engines[1].engine;
+  if (engines.size() != 1 && !hands_over) {
+    return fmt::format(
+        "a run of one engine can be replayed, or of one that reads and one like it "
+        "that decodes; this one has {}",
+        engines.size());
   }
-  const Replica& engine = engines.front();
-  if (engine.role != Role::mixed) return "its engine reads or decodes alone";
-  if (engine.from_s > 0 || engine.until_s) return "its engine comes or goes";
+  if (!hands_over && engines.front().role != Role::mixed)
+    return "its engine reads or decodes alone";
+  const auto comes_or_goes = [](const Replica& engine) {
+    return engine.from_s > 0 || engine.until_s;
+  };
+  if (std::ranges::any_of(engines, comes_or_goes)) return "an engine of it comes or goes";
   return {};
 }
 
@@ -220,6 +233,10 @@ ReplayCard replay_card(const Served& served) {
                   .kv_blocks = replica.kv_blocks,
                   .num_stages = replica.num_stages(),
                   .kv_bytes_per_token = replica.kv_bytes_per_token};
+  if (served.deployment->replicas.size() > 1) {
+    const Replica& decoder = served.deployment->replicas.back();
+    card.decoder = {.kv_blocks = decoder.kv_blocks, .num_stages = decoder.num_stages()};
+  }
   const std::int64_t size = card.engine.block_size;
   std::vector<std::vector<std::uint64_t>> hashes(traffic.requests.size());
   for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
@@ -256,6 +273,14 @@ Replay replay(const ReplayCard& card, const Log& log, MakeScheduler make_schedul
   engine.make_scheduler = std::move(make_scheduler);
   Deployment deployment;
   deployment.replicas.push_back(std::move(engine));
+  if (card.decoder) {
+    Replica decoder = deployment.replicas.front();
+    deployment.replicas.front().role = Role::prefill;
+    decoder.role = Role::decode;
+    decoder.kv_blocks = card.decoder->kv_blocks;
+    decoder.cost = std::make_shared<NoCost>(card.decoder->num_stages);
+    deployment.replicas.push_back(std::move(decoder));
+  }
   Traffic traffic;
   Recorded recorded{.log = &log, .end = end_of(log)};
   if (card.engine.enable_prefix_caching) recorded.tokens = all_tokens(card, log);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "event_file.h"
@@ -31,6 +32,7 @@ RequestRecord record_of(const RequestLine& line, const std::string& where) {
   r.first_token = meant(line.first_token);
   r.last_token = meant(line.last_token);
   r.cancelled = meant(line.cancelled);
+  r.transferred = line.transferred;
   r.output_tokens = line.output_tokens;
   r.cached_tokens = line.cached_tokens;
   r.recomputed_tokens = line.recomputed_tokens;
@@ -55,7 +57,7 @@ StepRecord record_of(const StepLine& line, std::int64_t number, const std::strin
   }
   StepRecord step;
   step.step = number;
-  step.replica = 0;
+  step.replica = static_cast<std::int32_t>(line.engine);
   step.start = line.start;
   step.duration = line.duration;
   if (step.start < 0 || step.duration < 0 || step.start > kNever - step.duration) {
@@ -136,7 +138,11 @@ class Reader {
     if (name == "request") return take_request(event, from_json<RequestLine>(*found, at));
     if (name == "step") {
       auto& steps = file_.log.steps;
-      steps.push_back(record_of(from_json<StepLine>(*found, at), std::ssize(steps), where()));
+      const auto said = from_json<StepLine>(*found, at);
+      const auto engine = static_cast<std::size_t>(said.engine);
+      if (engine >= file_.log.replicas.size())
+        refuse(where(), "a step of an engine that nothing names");
+      steps.push_back(record_of(said, num_steps_[engine]++, where()));
       if (steps.size() > 1 && steps.back().start < steps[steps.size() - 2].start) {
         refuse(where(), "a step starts before the one before it");
       }
@@ -152,18 +158,23 @@ class Reader {
                   .kv_blocks = run.kv_blocks,
                   .num_stages = run.num_stages,
                   .kv_bytes_per_token = run.kv_bytes_per_token};
+    if (run.decoder) file_.card.decoder = {run.decoder->kv_blocks, run.decoder->num_stages};
     const auto count = static_cast<std::size_t>(run.num_requests);
     if (count > text_.size() / 8)
       refuse(where(), "{} requests are more than the file holds", count);
     file_.card.requests.resize(count);
     file_.log.requests.resize(count);
-    file_.log.replicas.emplace_back().name = run.name;
-    if (!std::is_sorted(run.retries.begin(), run.retries.end())) {
-      refuse(where(), "retries do not ascend");
-    }
-    file_.log.replicas.front().retries = run.retries;
+    add_engine(run.name, run.retries);
+    if (run.decoder) add_engine(run.decoder->name, run.decoder->retries);
     file_.log.cut_off = run.cut_off;
     file_.log.steps_recorded = true;
+  }
+
+  void add_engine(const std::string& name, const std::vector<Ticks>& retries) {
+    if (!std::is_sorted(retries.begin(), retries.end())) refuse(where(), "retries do not ascend");
+    ReplicaRecord& engine = file_.log.replicas.emplace_back();
+    engine.name = name;
+    engine.retries = retries;
   }
 
   void take_request(const Json& event, const RequestLine& line) {
@@ -193,12 +204,18 @@ class Reader {
   const std::string& path_;
   std::int64_t number_ = 0;
   bool has_run_ = false;
+  std::array<std::int64_t, 2> num_steps_{};  ///< by engine
   ReplayFile file_;
 };
 
 }  // namespace
 
 RunLine line_of(const ReplayCard& card, const Log& log) {
+  std::optional<DecoderLine> decoder;
+  if (card.decoder) {
+    const ReplicaRecord& sums = log.replicas.at(1);
+    decoder = {card.decoder->kv_blocks, card.decoder->num_stages, sums.name, sums.retries};
+  }
   return {.engine = card.engine,
           .kv_blocks = card.kv_blocks,
           .num_stages = card.num_stages,
@@ -206,7 +223,8 @@ RunLine line_of(const ReplayCard& card, const Log& log) {
           .kv_bytes_per_token = card.kv_bytes_per_token,
           .name = log.replicas.empty() ? "" : log.replicas.front().name,
           .cut_off = log.cut_off,
-          .retries = log.replicas.empty() ? std::vector<Ticks>{} : log.replicas.front().retries};
+          .retries = log.replicas.empty() ? std::vector<Ticks>{} : log.replicas.front().retries,
+          .decoder = std::move(decoder)};
 }
 
 RequestLine line_of(const ReplayedRequest& request, const RequestRecord& r) {
@@ -222,6 +240,7 @@ RequestLine line_of(const ReplayedRequest& request, const RequestRecord& r) {
           .first_token = shown(r.first_token),
           .last_token = shown(r.last_token),
           .cancelled = shown(r.cancelled),
+          .transferred = r.transferred,
           .cached_tokens = r.cached_tokens,
           .recomputed_tokens = r.recomputed_tokens,
           .preemptions = r.num_preemptions,
@@ -230,7 +249,8 @@ RequestLine line_of(const ReplayedRequest& request, const RequestRecord& r) {
 }
 
 StepLine line_of(const StepRecord& step) {
-  StepLine line{.start = step.start,
+  StepLine line{.engine = step.replica,
+                .start = step.start,
                 .duration = step.duration,
                 .preempted = step.preempted,
                 .finished = step.finished,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,13 @@
 /// What the events of a trace say for a replay, exactly. Times in ticks; -1: it did not happen.
 namespace tessera::serving {
 
+/// Of the engine that decodes.
+struct DecoderLine {
+  std::int64_t kv_blocks = 1, num_stages = 1;
+  std::string name = {};
+  std::vector<Ticks> retries = {};  ///< ReplicaRecord::retries
+};
+
 /// Of the run.
 struct RunLine {
   EngineOptions engine = {};
@@ -19,6 +27,7 @@ struct RunLine {
   double kv_bytes_per_token = 0;
   std::string name = {}, cut_off = {};
   std::vector<Ticks> retries = {};  ///< ReplicaRecord::retries
+  std::optional<DecoderLine> decoder = {};
 };
 
 /// Of a request.
@@ -27,7 +36,7 @@ struct RequestLine {
   std::int64_t priority = 0, slo_class = 0;
   std::vector<std::int64_t> blocks = {};
   Ticks arrival = -1, taken = -1, first_scheduled = -1, first_token = -1, last_token = -1,
-        cancelled = -1;
+        cancelled = -1, transferred = 0;
   std::int64_t cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   std::vector<Ticks> waited = {};
   Outcome outcome = Outcome::unfinished;
@@ -35,6 +44,7 @@ struct RequestLine {
 
 /// Of a step: lists of [request, tokens] and of [request, drafts, accepted, next] in one row.
 struct StepLine {
+  std::int64_t engine = 0;
   Ticks start = 0, duration = 0;
   std::vector<std::int64_t> scheduled = {}, drafts = {}, preempted = {}, finished = {};
   std::int64_t free_blocks = 0, waiting = 0, running = 0;
@@ -56,6 +66,16 @@ constexpr FieldSpec tick(std::string_view name, std::string_view doc) {
 }  // namespace serving::detail
 
 template <>
+struct Fields<serving::DecoderLine> {
+  using L = serving::DecoderLine;
+  static constexpr auto list = std::tuple{
+      field<&L::kv_blocks>(serving::detail::whole("kv_blocks", "Of its KV cache", 1, 1e9)),
+      field<&L::num_stages>(serving::detail::whole("num_stages", "Of its pipeline", 1, 4096)),
+      field<&L::name>({.name = "name", .doc = "Of the engine"}),
+      field<&L::retries>(serving::detail::tick("retries", "It decided as time had come to"))};
+};
+
+template <>
 struct Fields<serving::RunLine> {
   using L = serving::RunLine;
   static constexpr auto list = std::tuple{
@@ -67,7 +87,8 @@ struct Fields<serving::RunLine> {
           serving::detail::whole("kv_bytes_per_token", "Of keys and values", 0, 1e15)),
       field<&L::name>({.name = "name", .doc = "Of the engine"}),
       field<&L::cut_off>({.name = "cut_off", .doc = "Why the run stopped early"}),
-      field<&L::retries>(serving::detail::tick("retries", "It decided as time had come to"))};
+      field<&L::retries>(serving::detail::tick("retries", "It decided as time had come to")),
+      field<&L::decoder>({.name = "decoder", .doc = "The engine that requests go to once read"})};
 };
 
 template <>
@@ -86,6 +107,7 @@ struct Fields<serving::RequestLine> {
       field<&L::first_token>(serving::detail::tick("first_token", "It came")),
       field<&L::last_token>(serving::detail::tick("last_token", "It came")),
       field<&L::cancelled>(serving::detail::tick("cancelled", "Its client has left")),
+      field<&L::transferred>(serving::detail::tick("transferred", "From engine to engine, took")),
       field<&L::cached_tokens>(serving::detail::whole("cached_tokens", "Of its prompt, found")),
       field<&L::recomputed_tokens>(serving::detail::whole("recomputed_tokens", "Once more")),
       field<&L::preemptions>(serving::detail::whole("preemptions", "Of it", 0, 2e9)),
@@ -96,18 +118,19 @@ struct Fields<serving::RequestLine> {
 template <>
 struct Fields<serving::StepLine> {
   using L = serving::StepLine;
-  static constexpr auto list =
-      std::tuple{field<&L::start>(serving::detail::tick("start", "Of the step")),
-                 field<&L::duration>(serving::detail::tick("duration", "Of the step")),
-                 field<&L::scheduled>(serving::detail::whole("scheduled", "Request, tokens, ...")),
-                 field<&L::drafts>(serving::detail::whole(
-                     "drafts", "Request, drafts, accepted, drafts for its next step", -1)),
-                 field<&L::preempted>(serving::detail::whole("preempted", "Requests")),
-                 field<&L::finished>(serving::detail::whole("finished", "Requests")),
-                 field<&L::free_blocks>(serving::detail::whole("free_blocks", "After the step")),
-                 field<&L::waiting>(serving::detail::whole("waiting", "After it was decided")),
-                 field<&L::running>(serving::detail::whole("running", "After it was decided")),
-                 field<&L::limit>({.name = "limit", .doc = "That stopped admission"})};
+  static constexpr auto list = std::tuple{
+      field<&L::engine>(serving::detail::whole("engine", "0; 1: the one that decodes", 0, 1)),
+      field<&L::start>(serving::detail::tick("start", "Of the step")),
+      field<&L::duration>(serving::detail::tick("duration", "Of the step")),
+      field<&L::scheduled>(serving::detail::whole("scheduled", "Request, tokens, ...")),
+      field<&L::drafts>(serving::detail::whole(
+          "drafts", "Request, drafts, accepted, drafts for its next step", -1)),
+      field<&L::preempted>(serving::detail::whole("preempted", "Requests")),
+      field<&L::finished>(serving::detail::whole("finished", "Requests")),
+      field<&L::free_blocks>(serving::detail::whole("free_blocks", "After the step")),
+      field<&L::waiting>(serving::detail::whole("waiting", "After it was decided")),
+      field<&L::running>(serving::detail::whole("running", "After it was decided")),
+      field<&L::limit>({.name = "limit", .doc = "That stopped admission"})};
 };
 
 }  // namespace tessera

@@ -85,6 +85,10 @@ class EngineCore {
   bool cancel(std::int64_t request, Ticks now);
   /// The same of one that is to go on elsewhere.
   bool withdraw(std::int64_t request, Ticks now);
+  /// One that is here.
+  const Sequence& sequence(std::int64_t request) const {
+    return scheduler_->sequence(slots_.at(request));
+  }
   /// All that are here, by number.
   std::vector<std::int64_t> requests() const;
   /// Calls visit(sequence) for each of them, in any order.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,8 @@
 #include "tessera/core/record.h"
 #include "tessera/serving/engine_core.h"
 
-/// An engine as a page shows it, the same of a server and of a simulation.
+/// An engine as a page shows it, the same of a server and of a simulation; of engines that hand
+/// requests over all of them, whose blocks are numbered one engine after the other.
 namespace tessera::serving {
 
 struct ViewedRequest {
@@ -44,7 +46,7 @@ class EngineViewer {
   void step(const Work& work, const StepTimes& times);
   /// Nobody looks for a while: what was noted is dropped.
   void forget() { steps_.clear(); }
-  EngineView take(const EngineCore& core, Ticks now);
+  EngineView take(std::span<const EngineCore* const> engines, Ticks now);
 
  private:
   std::vector<ViewedStep> steps_;

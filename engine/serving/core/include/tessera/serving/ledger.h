@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,14 @@ class Ledger {
     std::int64_t most_output = 0;  ///< tokens that it will generate, for who knows; 0: not asked
   };
 
+  /// Whose record is the first in a log; all ledgers of one have the same.
+  using First = std::shared_ptr<std::int64_t>;
   /// @param log grows with the numbers of requests that come. @param engine its place there
-  Ledger(Log& log, std::int32_t engine, bool record_steps);
+  Ledger(Log& log, std::int32_t engine, bool record_steps,
+         First first = std::make_shared<std::int64_t>(0));
 
   RequestRecord& record(std::int64_t request) {
-    const auto i = static_cast<std::size_t>(request - first_);
+    const auto i = static_cast<std::size_t>(request - *first_);
     if (i >= log_.requests.size()) log_.requests.resize(i + 1);
     return log_.requests[i];
   }
@@ -150,7 +154,7 @@ class Ledger {
   void leave(const Sequence& s, Progress& p, RequestRecord& record) const;
 
   Log& log_;
-  std::int64_t first_ = 0;  ///< whose record is the first in the log
+  First first_;
   std::int32_t engine_;
   bool record_steps_;
   std::vector<Progress> progress_;  ///< [slot]

@@ -25,16 +25,22 @@ struct ReplayedRequest {
   std::vector<std::int64_t> blocks = {};
 };
 
+/// An engine that requests go to once they are read.
+struct ReplayedDecoder {
+  std::int64_t kv_blocks = 1, num_stages = 1;
+};
+
 /// The engine of a run and its requests: with its log, all that a simulation needs to take every
 /// decision again.
 struct ReplayCard {
   EngineOptions engine;
   std::int64_t kv_blocks = 1, num_stages = 1;
   double kv_bytes_per_token = 0;
+  std::optional<ReplayedDecoder> decoder = {};  ///< with the engine's options
   std::vector<ReplayedRequest> requests = {};
 };
 
-/// Why a run cannot be replayed: it was of several engines, without its steps, or nobody kept what
+/// Why a run cannot be replayed: it was of several engines that do not hand over, without its steps, or nobody kept what
 /// was served; empty: it can.
 std::string why_no_replay(const Served& served);
 /// @throws Error{unsupported} saying so

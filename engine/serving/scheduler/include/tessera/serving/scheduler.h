@@ -124,6 +124,15 @@ struct SchedulerCounts {
   std::int64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens, at first admissions
   std::int64_t num_preemptions = 0, num_swaps = 0;
   std::int64_t recomputed_tokens = 0;
+
+  SchedulerCounts& operator+=(const SchedulerCounts& other) {
+    prefix_queries += other.prefix_queries;
+    prefix_hits += other.prefix_hits;
+    num_preemptions += other.num_preemptions;
+    num_swaps += other.num_swaps;
+    recomputed_tokens += other.recomputed_tokens;
+    return *this;
+  }
 };
 
 /// Decides what each step of an engine computes: admission, batching, KV blocks, preemption. Knows
