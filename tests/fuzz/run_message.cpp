@@ -66,10 +66,15 @@ void read_body(const Message& message) {
       return require_same(message, head_rows_of(message), head_rows_of);
     case Kind::tokens:
       return require_same(message, step_tokens_of(message), step_tokens_of);
+    case Kind::give:
+      return require_same(message, give_order_of(message), give_order_of);
+    case Kind::blocks:
+      return require_same(message, blocks_of(message), blocks_of);
     case Kind::group:
       return require_same(message, group_key_of(message), group_key_of);
     case Kind::refused:
     case Kind::ready:
+    case Kind::taken:
     case Kind::ping:
     case Kind::pong:
     case Kind::stop:

@@ -18,37 +18,6 @@
 namespace tessera::run::run_property_test {
 namespace {
 
-/// Alone, from the start, without caches. A stage has a layer, at first.
-Answer undisturbed(const Prompt& prompt, std::int64_t layers,
-                   const std::vector<std::int32_t>& stop) {
-  Answer answer;
-  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(layers));
-  std::vector<std::int32_t> tokens = prompt.tokens;
-  std::size_t done = 0;
-  const std::int64_t room = kContext - std::ssize(prompt.tokens);
-  const std::int64_t most = std::min(prompt.max_tokens, room);
-  for (std::int64_t draw = 0; draw < most; ++draw) {
-    float state = 0;
-    for (; done < tokens.size(); ++done) {
-      state = static_cast<float>(tokens[done]);
-      for (std::int64_t k = 0; k < layers; ++k) {
-        inputs[static_cast<std::size_t>(k)].push_back(state);
-        state = fake_output(inputs[static_cast<std::size_t>(k)], k);
-      }
-    }
-    const std::int32_t token = fake_token(state, prompt.sampling.seed, draw);
-    if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
-      answer.stop_reason = lm::StopReason::stop_token;
-      return answer;
-    }
-    tokens.push_back(token);
-    answer.tokens.push_back(token);
-  }
-  answer.stop_reason =
-      room < prompt.max_tokens ? lm::StopReason::context : lm::StopReason::max_tokens;
-  return answer;
-}
-
 class Harness {
  public:
   Harness(Setup setup, std::uint64_t seed, bool recover, Nanoseconds interrupt = kNoTime,

@@ -3,9 +3,12 @@
 // Stages that compute nothing but what tells whether they were told the right thing: what comes of
 // a token depends on all tokens before it, read from a cache by block tables.
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -92,6 +95,33 @@ class FakeStage final : public StagePart {
           item.draw < 0 ? -1 : fake_token(hidden.at(row - 1), seeds_.at(item.request), item.draw));
     }
     return tokens;
+  }
+
+  std::vector<std::byte> read(std::span<const std::int32_t> blocks, std::int64_t first,
+                              std::int64_t last) const override {
+    std::vector<float> cells;
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      for (const std::int32_t block : blocks) {
+        const auto at = caches_.at(layer).begin() + block * order_.block_size;
+        cells.insert(cells.end(), at, at + order_.block_size);
+      }
+    }
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(cells));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  void write(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+             std::span<const std::byte> data) override {
+    std::vector<float> cells(data.size() / sizeof(float));
+    std::memcpy(cells.data(), data.data(), data.size());
+    auto from = cells.begin();
+    for (std::int64_t layer = first; layer < last; ++layer) {
+      for (const std::int32_t block : blocks) {
+        std::copy_n(from, order_.block_size, caches_.at(layer).begin() + block * order_.block_size);
+        from += order_.block_size;
+      }
+    }
+    if (from != cells.end()) throw std::runtime_error("blocks of another size");
   }
 
   void forget(const std::string&) override { seeds_.clear(); }

@@ -79,6 +79,13 @@ class VirtualNetwork {
     queue_.push({std::max(time, now_), ++last_event_, std::move(what)});
   }
 
+  /// Something outside its links has come to it: it looks for work.
+  void nudge(Peer peer) {
+    if (Node* node = find(peer)) wake(*node);
+  }
+
+  bool is_alive(Peer peer) { return find(peer) != nullptr; }
+
   void kill(Peer peer) {
     Node* node = find(peer);
     if (node == nullptr) return;

@@ -10,6 +10,10 @@ LiveEngine::LiveEngine(serving::EngineCore core, SessionExecutor& executor, OnEn
 
 void LiveEngine::take_ends(serving::Ticks now) {
   for (const serving::Ended& ended : core_.take_ends(now, executor_)) {
+    if (ended.hold) {
+      on_hold(ended.request);
+      continue;
+    }
     core_.ledger().record(ended.request).outcome = serving::Outcome::finished;
     on_end_(ended.request, executor_.take(ended.request), Ending::finished);
   }
@@ -17,14 +21,20 @@ void LiveEngine::take_ends(serving::Ticks now) {
 
 void LiveEngine::submit(serving::Sequence s, const Prompt& prompt, std::int64_t most_new,
                         serving::Ticks now, const std::string& salt) {
+  go_on(std::move(s), Session(prompt, most_new), now, salt);
+}
+
+void LiveEngine::go_on(serving::Sequence s, Session session, serving::Ticks now,
+                       const std::string& salt) {
   const serving::BlockManager& kv = core_.scheduler().kv();
   const std::int64_t request = s.request;
-  s.prompt_tokens = s.known = std::ssize(prompt.tokens);
+  s.prompt_tokens = std::ssize(session.prompt->tokens);
+  s.known = std::ssize(session.tokens);
   if (kv.caches_prefixes()) {
     s.content.tokens = std::make_shared<serving::TokenChain>(kv.block_size(), salt);
-    s.content.tokens->append(prompt.tokens);
+    s.content.tokens->append(session.tokens);
   }
-  executor_.add(request, prompt, most_new);
+  executor_.add(request, std::move(session));
   if (core_.submit(std::move(s), now)) return;
   on_end_(request, executor_.take(request), Ending::rejected);
 }

@@ -5,10 +5,6 @@
 
 namespace tessera::run {
 
-void SessionExecutor::add(std::int64_t request, const Prompt& prompt, std::int64_t most_new) {
-  sessions_[request] = {.prompt = &prompt, .tokens = prompt.tokens, .most_new = most_new};
-}
-
 Session SessionExecutor::take(std::int64_t request) {
   gone(request);
   return std::move(sessions_.extract(request).mapped());

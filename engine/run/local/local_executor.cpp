@@ -83,6 +83,7 @@ void LocalExecutor::compute(UnderWay& step) {
   move(step.work.batch.moves);
   lay_out(step);
   if (!steps_.empty()) model_->step(steps_, *cache_, logits_);
+  score_prompts(step);
   draw(step);
   if (drafter_) draft(step);
   is_computed_ = true;
@@ -134,7 +135,7 @@ void LocalExecutor::lay_out(UnderWay& step) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const serving::BatchItem& item = items[i];
     Part& part = step.parts[i];
-    part.row = rows;
+    part.first_row = rows;
     if (const Session* session = find(item.request)) {
       fill_in(item, part, *session);
       if (std::ssize(part.tokens) != item.tokens - item.drafts) {
@@ -142,14 +143,23 @@ void LocalExecutor::lay_out(UnderWay& step) {
                part.tokens.size(), item.request, item.tokens - item.drafts);
       }
       part.draws = item.samples;
+      // Every token of a chunk says how likely the one behind it was, as far as that is the
+      // prompt's.
+      if (session->prompt->scores_prompt) {
+        const auto last = std::ssize(session->prompt->tokens) - 1;
+        part.num_scored = std::clamp<std::int64_t>(last - item.context, 0, item.tokens);
+      }
       if (item.drafts > 0) {
         const std::vector<std::int32_t>& drafts = drawing_of(item.request, *session).drafts.tokens;
         part.num_drafts = std::min<std::int64_t>(item.drafts, std::ssize(drafts));
         part.tokens.insert(part.tokens.end(), drafts.begin(), drafts.begin() + part.num_drafts);
       }
     }
-    const std::int64_t own = part.draws ? 1 + part.num_drafts : 0;
+    // Logits are those of an item's last tokens.
+    std::int64_t own = part.draws ? 1 + part.num_drafts : 0;
+    if (part.num_scored > 0) own = std::ssize(part.tokens);
     rows += own;
+    part.row = rows - (part.draws ? 1 + part.num_drafts : 0);
     if (part.tokens.empty()) continue;
     steps_.push_back({.tokens = part.tokens,
                       .context_tokens = item.context,
@@ -173,6 +183,22 @@ LocalExecutor::Drawing& LocalExecutor::drawing_of(std::int64_t request, const Se
     for (const std::int32_t token : session.tokens) made.sampler.see(token);
   }
   return drawings_.emplace(request, std::move(made)).first->second;
+}
+
+void LocalExecutor::score_prompts(const UnderWay& step) {
+  for (std::size_t i = 0; i < step.parts.size(); ++i) {
+    const Part& part = step.parts[i];
+    if (part.num_scored == 0) continue;
+    const serving::BatchItem& item = step.work.batch.items[i];
+    Session& session = *find(item.request);
+    const Prompt& prompt = *session.prompt;
+    session.of_prompt.resize(prompt.tokens.size() - 1);
+    for (std::int64_t row = 0; row < part.num_scored; ++row) {
+      const auto at = static_cast<std::size_t>(item.context + row);
+      session.of_prompt[at] = lm::log_probabilities(
+          logits_of(part.first_row + row), prompt.tokens[at + 1], prompt.num_top.value_or(0));
+    }
+  }
 }
 
 void LocalExecutor::draw(const UnderWay& step) {

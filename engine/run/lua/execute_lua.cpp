@@ -60,6 +60,16 @@ class RequestReader {
     lua_pop(L_, 1);
     return value;
   }
+  /// mixed: it is not given.
+  EngineRole role() const {
+    push("role");
+    const std::string text = lua_isnil(L_, -1) ? std::string(name_of(EngineRole::mixed))
+                                               : lua_kit::check_text(L_, -1, path_ + "role");
+    lua_pop(L_, 1);
+    const auto role = named<EngineRole>(text);
+    if (!role) refuse("roles", "{} is none: prefill or decode", quote(text));
+    return *role;
+  }
   template <class T>
   std::vector<T> integers(const char* name) const {
     push(name);
@@ -107,6 +117,7 @@ void add_unit(const std::vector<double>& row, run::EngineRequest& engine) {
 run::EngineRequest engine_of(const RequestReader& given) {
   run::EngineRequest engine;
   engine.bitwidths = given.integers<std::int32_t>("bitwidths");
+  engine.role = given.role();
   engine.kv_bitwidth = given.integer("kv_bitwidth", 8, 16);
   engine.batch_size = given.integer("batch_size", 1, kMost);
   engine.prefill_micro_batch_size = given.integer("prefill_micro_batch_size", 1, kMost);

@@ -201,7 +201,9 @@ class Run {
     const auto no = [](const std::string& what) {
       refuse(ErrorCode::unsupported, "plan", "stages in processes do not serve with {}", what);
     };
-    if (request_.engines.size() > 1) no("several engines: start a server for each");
+    const bool has_pools =
+        request_.engines.size() > 1 || request_.engines.front().role != EngineRole::mixed;
+    if (has_pools) check_pools(request_);
     if (online.engine.speculative) no("speculation");
     if (online.engine.preemption_mode == serving::PreemptionMode::swap) no("preemption by swap");
     if (online.engine.async_scheduling.value_or(false)) no("async_scheduling");
@@ -225,6 +227,8 @@ class Run {
   Carrier carrier() const {
     const Carrier asked = request_.options.transport;
     if (asked == Carrier::tcp) return asked;
+    const bool hands_over = request_.online && request_.engines.size() > 1;
+    if (asked == Carrier::automatic && hands_over) return Carrier::tcp;
     if (attends_elsewhere(request_)) {
       if (asked == Carrier::automatic) return Carrier::tcp;
       refuse(ErrorCode::unsupported, "transport",
@@ -317,6 +321,7 @@ class Run {
       if (request_.online) {
         spec.options = request_.online->engine;
         spec.kv_blocks = request_.online->kv_blocks;
+        spec.role = given.role;
       }
       for (const EngineRequest::Stage& stage : given.stages) {
         spec.stages.push_back(stage_order(request_, fingerprint_, given, stage, rank));

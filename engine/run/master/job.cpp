@@ -24,6 +24,7 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
       hooks_(std::move(hooks)),
       created_(transport.now()) {
   log_.requests.resize(answers.prompts.size());
+  const auto first = std::make_shared<std::int64_t>(0);
   const std::unordered_set<std::int32_t> stop(options_.stop_tokens.begin(),
                                               options_.stop_tokens.end());
   for (std::size_t e = 0; e < options_.engines.size(); ++e) {
@@ -34,9 +35,10 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
                                       .allocation = spec.options.kv_allocation,
                                       .max_model_len = spec.options.max_model_len,
                                       .named = true};
-    serving::EngineCore core(serving::make_scheduler(spec.options, kv),
-                             serving::Ledger(log_, static_cast<std::int32_t>(e), options_.records),
-                             {.num_stages = spec.stages.size(), .with_tables = true});
+    serving::EngineCore core(
+        serving::make_scheduler(spec.options, kv),
+        serving::Ledger(log_, static_cast<std::int32_t>(e), options_.records, first),
+        {.num_stages = spec.stages.size(), .with_tables = true});
     std::vector<std::vector<std::int32_t>> stages(spec.stages.size());
     std::map<std::size_t, std::int32_t> attention;
     std::vector<std::int32_t> all;
@@ -62,6 +64,15 @@ Job::Job(JobOptions options, Answers& answers, Transport& transport, JobHooks ho
     engine.ranks = std::move(all);
     engine.executor.keep_spans(options_.records);
     if (hooks_.tokens) engine.executor.SessionExecutor::on_tokens = hooks_.tokens;
+  }
+  const auto with_role = [&](EngineRole role) {
+    const auto found = std::ranges::find(options_.engines, role, &EngineSpec::role);
+    return static_cast<std::size_t>(found - options_.engines.begin());
+  };
+  const std::size_t reads = with_role(EngineRole::prefill);
+  if (reads < engines_.size()) {
+    Engine& decodes = *engines_.at(with_role(EngineRole::decode));
+    exchange_ = std::make_unique<Exchange>(*this, *engines_[reads], decodes);
   }
   loaded_.resize(ranks_.size());
   std::vector<double> given(engines_.size(), 0);
@@ -109,11 +120,20 @@ bool Job::is_done() const {
   return state_ == JobState::done || state_ == JobState::failed || state_ == JobState::interrupted;
 }
 
+std::string Job::name_of_engine(std::size_t engine) const {
+  return exchange_ ? std::string(name_of(options_.engines[engine].role))
+                   : fmt::format("engine{}", engine + 1);
+}
+
 std::string Job::name_of_rank(std::int32_t rank) const {
   const Rank& r = ranks_[static_cast<std::size_t>(rank)];
   std::string name =
       fmt::format("{}stage {} (rank {}", r.attends ? "attention of " : "", r.stage, rank);
-  if (engines_.size() > 1) name = fmt::format("engine {}, ", r.engine + 1) + name;
+  if (exchange_) {
+    name = fmt::format("{}, {}", name_of_engine(r.engine), name);
+  } else if (engines_.size() > 1) {
+    name = fmt::format("engine {}, {}", r.engine + 1, name);
+  }
   if (!r.address.host.empty()) {
     name += fmt::format(", host {}, process {}", r.address.host, r.process);
   }
@@ -122,8 +142,18 @@ std::string Job::name_of_rank(std::int32_t rank) const {
 
 // ------------------------------------------------------------------------------------------ events
 
+// Where requests come from outside no two moments are the same tick, so that a replay knows which
+// of them was first.
+void Job::begin_moment() {
+  if (start_ == 0) return;
+  const serving::Ticks now = engines_.front()->executor.ticks(transport_.now());
+  moment_ = options_.serves ? std::max(now, moment_ + 1) : now;
+  for (const auto& engine : engines_) engine->executor.set_moment(moment_);
+}
+
 void Job::on(Event event) {
   if (is_done()) return;
+  begin_moment();
   if (event.peer < 0 || event.peer >= std::ssize(ranks_)) return transport_.disconnect(event.peer);
   switch (event.type) {
     case Event::Type::joined:
@@ -162,84 +192,12 @@ void Job::joined(const Event& event) {
   if (is_whole(engine)) reset(engine);
 }
 
-void Job::load_all() {
-  state_ = JobState::loading;
-  for (const auto& engine : engines_) share(*engine);
-  for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) send_load(rank);
-  show_progress(true);
-}
-
-void Job::share(Engine& engine) {
-  for (std::size_t k = 0; k < engine.stages.size(); ++k) {
-    const auto ranks = static_cast<std::int32_t>(engine.stages[k].size());
-    if (ranks > 1 && hooks_.share) engine.shared[k] = hooks_.share(engine.index, k, ranks);
-  }
-}
-
-// Every rank of a stage has all hidden states: rank t of the next one gets them of rank t, or of
-// t modulo how many there are.
-std::vector<Feed> Job::feeds_of(std::int32_t rank) const {
-  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  const Engine& engine = *engines_[r.engine];
-  const auto& stages = engine.stages;
-  std::vector<Feed> feeds;
-  const auto add = [&](std::int32_t to) {
-    const Rank& other = ranks_[static_cast<std::size_t>(to)];
-    feeds.push_back({to, other.address.host, other.address.port, other.attends});
-  };
-  if (r.attends) return feeds;
-  if (r.stage + 1 < stages.size()) {
-    const std::vector<std::int32_t>& next = stages[r.stage + 1];
-    for (std::size_t part = r.part; part < next.size(); part += stages[r.stage].size())
-      add(next[part]);
-  }
-  const auto attention = engine.attention.find(r.stage);
-  if (attention != engine.attention.end()) add(attention->second);
-  return feeds;
-}
-
-std::vector<std::int32_t> Job::from_of(std::int32_t rank) const {
-  const Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  if (r.attends) return engines_[r.engine]->stages[r.stage];
-  if (r.stage == 0) return {};
-  const std::vector<std::int32_t>& before = engines_[r.engine]->stages[r.stage - 1];
-  return {before[r.part % before.size()]};
-}
-
-void Job::send_load(std::int32_t rank) {
-  Rank& r = ranks_[static_cast<std::size_t>(rank)];
-  Engine& engine = *engines_[r.engine];
-  const EngineSpec& spec = options_.engines[r.engine];
-  LoadOrder order = r.attends ? spec.attention.at(r.stage) : spec.stages[r.stage];
-  order.stage = static_cast<std::int64_t>(r.stage);
-  order.tensor_rank = static_cast<std::int32_t>(r.part);
-  order.with_head = order.with_head && r.part == 0;
-  order.shared = engine.shared[r.stage];
-  order.kv_blocks = spec.kv_blocks;
-  order.block_size = spec.options.block_size;
-  order.from = from_of(rank);
-  order.feeds = feeds_of(rank);
-  if (options_.by_process_group && engine.ranks.size() > 1) order.group = engine.ranks;
-  order.host = r.address.host;
-  order.epoch = static_cast<std::int32_t>(engine.epoch);
-  r.state = Rank::State::loading;
-  r.must_load = false;
-  transport_.send(rank, {.kind = Kind::load, .epoch = engine.epoch}, record_body(order));
-}
-
-void Job::reset(Engine& engine) {
-  share(engine);
-  for (const std::int32_t rank : engine.ranks) {
-    Rank& r = ranks_[static_cast<std::size_t>(rank)];
-    if (r.state == Rank::State::joined || r.must_load) {
-      send_load(rank);
-    } else {  // behind the load that one may be busy with
-      r.state = Rank::State::resetting;
-      const ResetOrder order{engine.shared[r.stage], from_of(rank), feeds_of(rank),
-                             static_cast<std::int32_t>(engine.epoch)};
-      transport_.send(rank, {.kind = Kind::reset, .epoch = engine.epoch}, record_body(order));
-    }
-  }
+// Engines that send each other blocks lose steps together, and go on together.
+std::vector<Job::Engine*> Job::linked(Engine& engine) const {
+  if (!exchange_) return {&engine};
+  std::vector<Engine*> all;
+  for (const auto& one : engines_) all.push_back(one.get());
+  return all;
 }
 
 void Job::take(std::int32_t rank, const Message& message) {
@@ -258,6 +216,11 @@ void Job::take(std::int32_t rank, const Message& message) {
       if (rank != engine.stages.back().front()) refuse("message", "tokens of an inner stage");
       if (!engine.is_running || header.epoch != engine.epoch) return;
       engine.executor.on_tokens(message);
+      return advance(engine);
+    case Kind::taken:
+      if (!exchange_) refuse("message", "blocks that nobody gave");
+      if (!engine.is_running || header.epoch != engine.epoch) return;
+      exchange_->taken(header.step);
       return advance(engine);
     case Kind::group:
       for (const std::int32_t other : engine.ranks) {
@@ -290,9 +253,11 @@ void Job::is_loaded(std::int32_t rank) {
   if (!engine.is_running && is_ready(engine)) resume(engine);
 }
 
-bool Job::is_ready(const Engine& engine) const {
-  return std::ranges::all_of(engine.ranks, [&](std::int32_t rank) {
-    return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::ready;
+bool Job::is_ready(Engine& engine) const {
+  return std::ranges::all_of(linked(engine), [&](const Engine* one) {
+    return std::ranges::all_of(one->ranks, [&](std::int32_t rank) {
+      return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::ready;
+    });
   });
 }
 
@@ -308,9 +273,9 @@ void Job::begin_when_ready() {
 void Job::begin() {
   state_ = JobState::running;
   start_ = end_ = shown_ = transport_.now();
+  for (const auto& engine : engines_) engine->executor.start_at(start_);
   show_progress(false);
   for (const auto& engine : engines_) {
-    engine->executor.start_at(start_);
     if (engine->is_lost) continue;
     engine->is_running = true;
     for (const std::int64_t request : engine->requests) submit(*engine, request, 0);
@@ -330,29 +295,8 @@ void Job::submit(Engine& engine, std::int64_t request, serving::Ticks now) {
   engine.live.submit(std::move(sequence), prompt, most, now);
 }
 
-void Job::submit(serving::Sequence sequence, const Prompt& prompt, const std::string& salt) {
-  Engine& engine = *engines_.front();
-  const std::int64_t most = most_new(prompt, options_.max_context_tokens);
-  engine.live.submit(std::move(sequence), prompt, most, time(), salt);
-}
-
-void Job::cancel(std::int64_t request) { engines_.front()->live.cancel(request, time()); }
-
-void Job::go_on() {
-  Engine& engine = *engines_.front();
-  if (engine.is_running) return advance(engine);
-  answer(engine);
-  if (hooks_.moment) ask([&] { hooks_.moment(); });
-}
-
-serving::EngineCore& Job::core() { return engines_.front()->live.core(); }
-
-serving::Ticks Job::time() const {
-  return start_ == 0 ? 0 : engines_.front()->executor.ticks(transport_.now());
-}
-
 void Job::resume(Engine& engine) {
-  engine.is_running = true;
+  for (Engine* one : linked(engine)) one->is_running = true;
   state_ = JobState::running;
   for (const auto& other : engines_) {
     if (!other->is_running && !other->is_lost) state_ = JobState::recovering;
@@ -361,16 +305,20 @@ void Job::resume(Engine& engine) {
   advance(engine);
 }
 
+// At a moment steps end, then engines decide in their order; who waits for blocks of one is tried
+// whenever it may have some.
 void Job::advance(Engine& engine) {
-  const Nanoseconds now = transport_.now();
-  end_ = now;
-  engine.live.take_ends(engine.executor.ticks(now));
-  engine.live.decide(engine.executor.ticks(now));
-  answer(engine);
+  end_ = transport_.now();
+  engine.live.take_ends(moment_);
+  if (exchange_) exchange_->try_waiting(engine);
+  const std::vector<Engine*> all = linked(engine);
+  for (Engine* one : all) {
+    one->live.decide(moment_);
+    if (exchange_) exchange_->try_waiting(*one);
+  }
+  for (Engine* one : all) answer(*one);
   if (is_done()) return;
-  const serving::EngineCore& core = engine.live.core();
-  if (core.is_stalled() && core.decide_again() == serving::kNever &&
-      engine.executor.num_under_way() == 0) {
+  if (is_standing_still(engine)) {
     return finish(JobState::failed,
                   "the scheduler does not go on: its KV cache is too small for what waits");
   }
@@ -379,9 +327,21 @@ void Job::advance(Engine& engine) {
   if (!options_.serves && num_answered_ == std::ssize(answers_.prompts)) finish(JobState::done);
 }
 
+bool Job::is_standing_still(Engine& engine) const {
+  if (exchange_ && exchange_->handovers.num_under_way() > 0) return false;
+  bool is_stalled = false;
+  for (const Engine* one : linked(engine)) {
+    const serving::EngineCore& core = one->live.core();
+    if (one->executor.num_under_way() > 0 || core.decide_again() != serving::kNever) return false;
+    is_stalled |= core.is_stalled();
+  }
+  return is_stalled;
+}
+
 void Job::answer(Engine& engine) {
   for (const Engine::Over& over : std::exchange(engine.over, {})) {
     if (options_.serves) {
+      if (exchange_) exchange_->forget(over.request);
       ask([&] { hooks_.over(over.request, over.session, over.how); });
     } else if (over.how != Ending::rejected) {
       answer(over.request, over.session);
@@ -450,8 +410,9 @@ void Job::finish(JobState state, std::string why) {
       }
       serving::EngineCore& core = engine.live.core();
       core.ledger().close(core.scheduler(), engine.executor.ticks(end_), !core.is_idle(),
-                          {.name = fmt::format("engine{}", e + 1)}, std::move(busy));
+                          {.name = name_of_engine(e)}, std::move(busy));
     }
+    std::ranges::stable_sort(log_.steps, {}, &serving::StepRecord::start);
     log_.end = engines_.front()->executor.ticks(end_);
   }
   for (std::int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
@@ -473,6 +434,7 @@ Nanoseconds Job::wake_at() const {
 
 void Job::tick() {
   if (is_done()) return;
+  begin_moment();
   if (transport_.now() >= next_look_) {
     next_look_ = transport_.now() + kLook;
     if (hooks_.interrupted && hooks_.interrupted()) return finish(JobState::interrupted);
@@ -481,7 +443,7 @@ void Job::tick() {
   }
   for (const auto& engine : engines_) {
     const serving::Ticks again = engine->live.core().decide_again();
-    if (engine->is_running && again <= engine->executor.ticks(transport_.now())) advance(*engine);
+    if (engine->is_running && again <= moment_) advance(*engine);
   }
 }
 

@@ -79,13 +79,13 @@ void Job::relink(Engine& engine) {
 
 void Job::lose_steps(Engine& engine) {
   if (state_ != JobState::loading || start_ > 0) state_ = JobState::recovering;
-  if (engine.is_running) {
-    engine.is_running = false;
-    engine.live.core().lose_steps(engine.executor.ticks(transport_.now()));
+  for (Engine* one : linked(engine)) {
+    if (std::exchange(one->is_running, false)) one->live.core().lose_steps(moment_);
+    ++one->epoch;
+    one->lost_link.reset();
+    one->executor.lose_steps(one->epoch);
   }
-  ++engine.epoch;
-  engine.lost_link.reset();
-  engine.executor.lose_steps(engine.epoch);
+  if (exchange_) exchange_->lose_steps();
 }
 
 // The engine goes on with the ranks that it has left, under the micro-batches that it had.
@@ -125,7 +125,7 @@ bool Job::replan(std::int32_t rank) {
 // An engine is lost for good, and others live: they answer what it has not, each answer from its
 // first token, so that none is of two engines.
 bool Job::hand_on(std::int32_t rank) {
-  if (!options_.recover || state_ == JobState::connecting || is_done()) return false;
+  if (!options_.recover || state_ == JobState::connecting || is_done() || exchange_) return false;
   Engine& lost = *engines_[ranks_[static_cast<std::size_t>(rank)].engine];
   const bool others = std::ranges::any_of(
       engines_, [&](const auto& engine) { return engine.get() != &lost && !engine->is_lost; });
@@ -145,7 +145,7 @@ bool Job::hand_on(std::int32_t rank) {
     begin_when_ready();
     return true;
   }
-  const serving::Ticks now = lost.executor.ticks(transport_.now());
+  const serving::Ticks now = moment_;
   for (const std::int64_t request : lost.live.core().requests()) {
     lost.live.withdraw(request, now);
     serving::RequestRecord& record = log_.requests[static_cast<std::size_t>(request)];
@@ -166,9 +166,11 @@ bool Job::hand_on(std::int32_t rank) {
   return true;
 }
 
-bool Job::is_whole(const Engine& engine) const {
-  return std::ranges::none_of(engine.ranks, [&](std::int32_t rank) {
-    return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::absent;
+bool Job::is_whole(Engine& engine) const {
+  return std::ranges::all_of(linked(engine), [&](const Engine* one) {
+    return std::ranges::none_of(one->ranks, [&](std::int32_t rank) {
+      return ranks_[static_cast<std::size_t>(rank)].state == Rank::State::absent;
+    });
   });
 }
 

@@ -4,10 +4,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/run/job.h"
 #include "tessera/run/live_engine.h"
+#include "tessera/serving/handovers.h"
 
 // What a job knows of its workers and its pipelines.
 namespace tessera::run {
@@ -54,6 +56,48 @@ struct Job::Engine {
   std::optional<LostLink> lost_link = {};  ///< of a rank that cannot feed another one any more
   bool is_running = false;
   bool is_lost = false;  ///< for good: others answer its prompts
+};
+
+/// Between the engine that reads prompts and the one that decodes: who goes when is decided as
+/// simulations decide it, and stages send each other the blocks.
+struct Job::Exchange final : serving::Pools {
+  Exchange(Job& of, Engine& reads, Engine& decodes);
+
+  /// A request comes, or comes anew with the tokens that it has.
+  void submit(serving::Sequence sequence, Session session, const std::string& salt);
+  /// False: it is at one of the engines.
+  bool cancel(std::int64_t request);
+  /// A stage has put its blocks into its cache.
+  void taken(std::int64_t request);
+  /// Both engines lose what is under way; what was between them is read again.
+  void lose_steps();
+  /// It is over.
+  void forget(std::int64_t request) { came_.erase(request); }
+  void try_waiting(const Engine& engine);
+
+  std::size_t decoder_of(std::int64_t, serving::Ticks) override { return decoder.index; }
+  serving::EngineCore& core_of(std::size_t engine) override;
+  serving::Sequence loading_sequence(const serving::Handover& handover) override;
+  bool settle(std::size_t, serving::Ticks) override { return false; }
+  serving::Ticks send(const serving::Handover& handover, serving::Ticks now) override;
+  void reject(std::int64_t request, serving::Ticks now) override;
+  void came(std::size_t, serving::Ticks) override {}  // it decides at the end of the moment
+  void has_released(std::size_t, serving::Ticks) override {}
+  std::vector<GiveOrder::Part> parts_of(const LoadOrder& stage) const;
+
+  struct Came {
+    serving::Sequence sequence;
+    std::string salt;
+  };
+  Job& job;
+  Engine &reader, &decoder;
+  serving::Handovers handovers{*this};
+
+ private:
+  void hold(std::int64_t request);
+
+  std::unordered_map<std::int64_t, Came> came_;            ///< as it came, of all that are here
+  std::unordered_map<std::int64_t, std::size_t> to_come_;  ///< parts of its blocks, on their way
 };
 
 }  // namespace tessera::run

@@ -45,7 +45,8 @@ void StageExecutor::launch(const serving::Work& work) {
     order.items.push_back(item_of(work, i, order));
   }
   const Header header{.kind = Kind::step, .epoch = epoch_, .step = work.step};
-  under_way_.push_back({work.step, work.batch.items, work.batch.load.unit, transport_.now()});
+  under_way_.push_back(
+      {work.step, work.batch.items, work.batch.load.unit, transport_.now(), moment_});
   std::vector<NewSampler> samplers = std::exchange(order.samplers, {});
   const std::vector<Nanoseconds>* times = emulated_times(work.batch.load.unit);
   for (std::size_t stage = 0; stage < ranks_.size(); ++stage) {
@@ -91,24 +92,23 @@ void StageExecutor::on_tokens(const Message& message) {
   }
   const UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
-  const Nanoseconds now = transport_.now();
-  serving::Done done{.step = step.step,
-                     .times = serving::StepTimes::of(ticks(step.launched), ticks(now))};
+  serving::Done done{.step = step.step, .times = serving::StepTimes::of(step.start, moment_)};
   for (std::size_t i = 0; i < step.items.size(); ++i) {
-    done.generated.push_back(take_token(step.items[i], tokens.token_ids[i], now));
+    done.generated.push_back(take_token(step.items[i], tokens.token_ids[i]));
   }
   if (keeps_spans_) note_times(step, tokens.times);
   done_.push_back(std::move(done));
 }
 
-serving::Generated StageExecutor::take_token(const serving::BatchItem& item, std::int32_t token,
-                                             Nanoseconds now) {
+serving::Generated StageExecutor::take_token(const serving::BatchItem& item, std::int32_t token) {
   Session* session = find(item.request);
   if (!item.samples || session == nullptr) return {};
   if (token < 0) refuse("message", "no token was sampled for request {}", item.request);
   const std::int64_t before = session->num_new();
-  const bool ended = add_token(*session, token, ticks(now));
-  return brought(item.request, *session, before, ended);
+  const bool ended = add_token(*session, token, moment_);
+  serving::Generated g = brought(item.request, *session, before, ended);
+  if (reads_only_ && !ended) g.ended = g.hold = true;
+  return g;
 }
 
 void StageExecutor::note_times(const UnderWay& step, const std::vector<StageTimes>& times) {

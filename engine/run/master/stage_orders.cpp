@@ -89,6 +89,37 @@ void check_stages(const ExecuteRequest& request, const ModelShape& shape) {
   }
 }
 
+// Engines of a server do not share its requests out; they have each a part of every one.
+void check_pools(const ExecuteRequest& request) {
+  const auto has = [&](std::size_t engine, EngineRole role) {
+    return request.engines[engine].role == role;
+  };
+  if (request.engines.size() != 2 || !has(0, EngineRole::prefill) || !has(1, EngineRole::decode)) {
+    refuse(ErrorCode::unsupported, "roles",
+           "there are {} engines; a server has one, or one that reads prompts and one that "
+           "decodes them (--roles prefill,decode); start a server for each of others",
+           request.engines.size());
+  }
+  if (request.engines[0].kv_bitwidth != request.engines[1].kv_bitwidth) {
+    refuse("plan",
+           "its engines keep keys and values at {} and {} bits, and hand them over as "
+           "they are: --kv-bitwidth has both the same",
+           request.engines[0].kv_bitwidth, request.engines[1].kv_bitwidth);
+  }
+  for (const EngineRequest& engine : request.engines) {
+    for (const EngineRequest::Stage& stage : engine.stages) {
+      if (stage.num_ranks() == 1) continue;
+      refuse(ErrorCode::unsupported, "plan",
+             "a stage of {} processes that share its heads hands no blocks over; plan stages of "
+             "one device each",
+             stage.num_ranks());
+    }
+  }
+  if (request.options.transport == Carrier::c10d) {
+    refuse(ErrorCode::unsupported, "transport", "c10d carries hidden states alone: tcp");
+  }
+}
+
 LoadOrder stage_order(const ExecuteRequest& request, const std::string& fingerprint,
                       const EngineRequest& engine, const EngineRequest::Stage& stage,
                       std::int32_t rank) {

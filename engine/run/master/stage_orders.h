@@ -18,6 +18,10 @@ bool attends_elsewhere(const ExecuteRequest& request);
 /// @throws Error{out_of_range, unsupported} naming the numbers that cannot be
 void check_stages(const ExecuteRequest& request, const ModelShape& shape);
 
+/// Of a server with several engines: one reads prompts, the other decodes them.
+/// @throws Error{invalid_argument, unsupported} for others, and where they cannot hand blocks over
+void check_pools(const ExecuteRequest& request);
+
 /// @param rank the first of the stage's
 LoadOrder stage_order(const ExecuteRequest& request, const std::string& fingerprint,
                       const EngineRequest& engine, const EngineRequest::Stage& stage,

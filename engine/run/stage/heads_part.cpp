@@ -37,6 +37,15 @@ class HeadsPart final : public StagePart {
     return heads_->attend(layer, std::move(rows));
   }
 
+  std::vector<std::byte> read(std::span<const std::int32_t>, std::int64_t,
+                              std::int64_t) const override {
+    refuse_layers();
+  }
+  void write(std::span<const std::int32_t>, std::int64_t, std::int64_t,
+             std::span<const std::byte>) override {
+    refuse_layers();
+  }
+
   void forget(const std::string&) override {}
 
   Loaded loaded() const override {

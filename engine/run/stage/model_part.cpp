@@ -133,6 +133,19 @@ class ModelPart final : public StagePart {
     refuse(ErrorCode::internal, "attend", "a part with layers attends for no other");
   }
 
+  std::vector<std::byte> read(std::span<const std::int32_t> blocks, std::int64_t first,
+                              std::int64_t last) const override {
+    std::vector<std::byte> data(blocks.size() *
+                                static_cast<std::size_t>(cache_->block_bytes(first, last)));
+    cache_->read(blocks, first, last, data);
+    return data;
+  }
+
+  void write(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+             std::span<const std::byte> data) override {
+    cache_->write(blocks, first, last, data);
+  }
+
   void forget(const std::string& shared) override {
     samplers_.clear();
     if (sums_) sums_->meet(shared);

@@ -19,6 +19,11 @@ void check_range(std::int64_t value, std::int64_t least, std::int64_t most, cons
          most);
 }
 
+void check_layers(std::int64_t first, std::int64_t last) {
+  check_range(first, 0, kMostTokens, "first_layer");
+  check_range(last, first, kMostTokens, "last_layer");
+}
+
 void put_times(BodyWriter& writer, const std::vector<StageTimes>& times) {
   writer.put_list(std::span(times));
 }
@@ -168,6 +173,65 @@ std::vector<std::byte> body_of(const StepTokens& tokens) {
   put_times(writer, tokens.times);
   writer.put_list(std::span(tokens.token_ids));
   return writer.take();
+}
+
+std::vector<std::byte> body_of(const GiveOrder& order) {
+  BodyWriter writer;
+  writer.put(order.after_step);
+  writer.put_list(std::span(order.from));
+  writer.put_list(std::span(order.to));
+  writer.put(std::uint64_t{order.parts.size()});
+  for (const GiveOrder::Part& part : order.parts) {
+    writer.put(part.rank);
+    writer.put(part.first_layer);
+    writer.put(part.last_layer);
+  }
+  return writer.take();
+}
+
+GiveOrder give_order_of(const Message& message) {
+  BodyReader reader(message.body, Kind::give);
+  GiveOrder order;
+  order.after_step = reader.get<std::int64_t>();
+  order.from = reader.get_list<std::int32_t>();
+  order.to = reader.get_list<std::int32_t>();
+  order.parts.resize(reader.length_of_list(20));
+  for (GiveOrder::Part& part : order.parts) {
+    part.rank = reader.get<std::int32_t>();
+    part.first_layer = reader.get<std::int64_t>();
+    part.last_layer = reader.get<std::int64_t>();
+    check_layers(part.first_layer, part.last_layer);
+  }
+  reader.finish();
+  if (order.from.size() != order.to.size()) {
+    refuse(ErrorCode::out_of_range, "message", "{} blocks are to become {}", order.from.size(),
+           order.to.size());
+  }
+  return order;
+}
+
+std::vector<std::byte> body_of(const Blocks& blocks) {
+  BodyWriter writer;
+  writer.reserve(40 + blocks.blocks.size() * sizeof(std::int32_t) + blocks.data.size());
+  writer.put(blocks.first_layer);
+  writer.put(blocks.last_layer);
+  writer.put(blocks.after_step);
+  writer.put_list(std::span(blocks.blocks));
+  writer.put_list(std::span(blocks.data));
+  return writer.take();
+}
+
+Blocks blocks_of(const Message& message) {
+  BodyReader reader(message.body, Kind::blocks);
+  Blocks blocks;
+  blocks.first_layer = reader.get<std::int64_t>();
+  blocks.last_layer = reader.get<std::int64_t>();
+  blocks.after_step = reader.get<std::int64_t>();
+  check_layers(blocks.first_layer, blocks.last_layer);
+  blocks.blocks = reader.get_list<std::int32_t>();
+  blocks.data = reader.get_list<std::byte>();
+  reader.finish();
+  return blocks;
 }
 
 StepTokens step_tokens_of(const Message& message) {

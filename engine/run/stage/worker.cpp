@@ -75,6 +75,11 @@ void Worker::take(const Message& message, Peer from) {
     return;
   }
   if (header.kind == Kind::attended && !of_master) return;  // of a step that was lost
+  if (header.kind == Kind::blocks && !of_master) {
+    if (header.epoch != epoch_ || !part_) return;
+    arrivals_.push_back({header.step, blocks_of(message)});
+    return put_arrivals();
+  }
   if (!of_master) refuse("message", "{} from rank {}", name_of(header.kind), from);
   switch (header.kind) {
     case Kind::load:
@@ -89,6 +94,10 @@ void Worker::take(const Message& message, Peer from) {
         orders_.push_back({header.step, step_order_of(message), transport_.now()});
       }
       return;
+    case Kind::give:
+      if (!part_) refuse("message", "blocks wanted before anything was loaded");
+      if (header.epoch == epoch_) give(message);
+      return;
     case Kind::group:
       if (group_ && header.epoch == epoch_) group_->learn(group_key_of(message));
       return;
@@ -98,6 +107,27 @@ void Worker::take(const Message& message, Peer from) {
     default:
       refuse("message", "{} from the master", name_of(header.kind));
   }
+}
+
+// The step that wrote them has ended everywhere, and nobody writes them before all have come.
+void Worker::give(const Message& message) {
+  const GiveOrder order = give_order_of(message);
+  const Header header{.kind = Kind::blocks, .epoch = epoch_, .step = message.header.step};
+  for (const GiveOrder::Part& part : order.parts) {
+    const Blocks blocks{part.first_layer, part.last_layer, order.after_step, order.to,
+                        part_->read(order.from, part.first_layer, part.last_layer)};
+    transport_.send(part.rank, header, body_of(blocks));
+  }
+}
+
+void Worker::put_arrivals() {
+  std::erase_if(arrivals_, [&](const Arrival& arrival) {
+    const Blocks& blocks = arrival.blocks;
+    if (blocks.after_step > computed_) return false;
+    part_->write(blocks.blocks, blocks.first_layer, blocks.last_layer, blocks.data);
+    transport_.send(kMaster, {.kind = Kind::taken, .epoch = epoch_, .step = arrival.request}, {});
+    return true;
+  });
 }
 
 void Worker::load(const Message& message) {
@@ -111,7 +141,7 @@ void Worker::load(const Message& message) {
   server_.reset();
   if (order.attends) server_.emplace(transport_, emulated_);
   heads_.reset();
-  const auto attends = std::ranges::find(order.feeds, true, &Feed::attends);
+  const auto attends = std::ranges::find(order.feeds, Sent::heads, &Feed::sent);
   if (attends != order.feeds.end())
     heads_ = std::make_shared<HeadsLink>(transport_, attends->rank, order);
   due_ = Kind::loaded;
@@ -140,6 +170,7 @@ void Worker::begin_epoch(std::int32_t epoch) {
   epoch_ = static_cast<std::uint32_t>(epoch);
   orders_.clear();
   result_.reset();
+  arrivals_.clear();
   if (server_) server_->clear();
   inputs_.erase(inputs_.begin(), inputs_.lower_bound({epoch_, 0}));
 }
@@ -237,6 +268,8 @@ void Worker::compute(const Order& order, HiddenStates input) {
   result.due = std::max(result.due, ends);
   result_ = std::move(result);
   ++num_steps_;
+  computed_ = order.step;
+  put_arrivals();
   if (result_->due <= transport_.now()) hand_on();
 }
 
@@ -254,7 +287,7 @@ void Worker::hand_on() {
   } else {
     const std::vector<std::byte> body = body_of(hidden);
     for (const Feed& feed : feeds_) {
-      if (feed.attends) continue;
+      if (feed.sent != Sent::hidden) continue;
       if (group_) {
         group_->send(feed.rank, header, body);
       } else {

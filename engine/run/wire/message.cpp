@@ -33,6 +33,7 @@ std::uint64_t most_bytes(Kind kind) {
       return 64;
     case Kind::ready:
     case Kind::stop:
+    case Kind::taken:
       return 0;
     case Kind::loaded:
     case Kind::failed:
@@ -41,12 +42,14 @@ std::uint64_t most_bytes(Kind kind) {
     case Kind::unlinked:
       return 256 * kKib;
     case Kind::load:
+    case Kind::give:
       return 16 * kMib;
     case Kind::tokens:
       return 64 * kMib;
     case Kind::step:
       return 256 * kMib;
     case Kind::hidden:
+    case Kind::blocks:
     case Kind::attend:
     case Kind::attended:
       return 2048 * kMib;
@@ -74,7 +77,7 @@ Header decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   }
   const auto kind = static_cast<Kind>(wire.kind);
   if (wire.kind < static_cast<std::uint16_t>(Kind::hello) ||
-      wire.kind > static_cast<std::uint16_t>(Kind::attended) || wire.zero != 0) {
+      wire.kind > static_cast<std::uint16_t>(Kind::taken) || wire.zero != 0) {
     refuse("message", "there is no kind {}", wire.kind);
   }
   if (wire.length > most_bytes(kind)) {

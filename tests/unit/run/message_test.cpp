@@ -60,7 +60,7 @@ TEST(Message, ForeignHeadersAreRefused) {
   expect_error(ErrorCode::invalid_argument, {"none of a run's"}, [&] { decode_header(other); });
   other = bytes;
   other[4] = std::byte{9};
-  expect_error(ErrorCode::unsupported, {"protocol 9, this one 1"}, [&] { decode_header(other); });
+  expect_error(ErrorCode::unsupported, {"protocol 9, this one 2"}, [&] { decode_header(other); });
   other = bytes;
   other[6] = std::byte{99};
   expect_error(ErrorCode::invalid_argument, {"no kind 99"}, [&] { decode_header(other); });
@@ -91,6 +91,17 @@ TEST(Message, StepsComeBackWhole) {
   EXPECT_NO_THROW(body_of(HiddenStates{{}, {1e5f}, kernels::Real::bf16}));
   const StepTokens tokens{{{1, 2}}, {5, -1}};
   EXPECT_EQ(step_tokens_of(message_of(Kind::tokens, body_of(tokens))), tokens);
+  const GiveOrder give{
+      .from = {4, 9}, .to = {0, 1}, .parts = {{2, 0, 3}, {3, 3, 7}}, .after_step = 12};
+  EXPECT_EQ(give_order_of(message_of(Kind::give, body_of(give))), give);
+  const Blocks blocks{3, 7, 12, {0, 1}, {std::byte{1}, std::byte{2}, std::byte{3}}};
+  EXPECT_EQ(blocks_of(message_of(Kind::blocks, body_of(blocks))), blocks);
+  expect_error(ErrorCode::out_of_range, {"2 blocks are to become 1"}, [&] {
+    give_order_of(message_of(Kind::give, body_of(GiveOrder{.from = {4, 9}, .to = {0}})));
+  });
+  expect_error(ErrorCode::out_of_range, {"last_layer is 2"}, [&] {
+    blocks_of(message_of(Kind::blocks, body_of(Blocks{3, 2, 0, {}, {}})));
+  });
 }
 
 // Cut anywhere, or longer than it says: an error, never more memory than there are bytes.
@@ -106,6 +117,8 @@ TEST(Message, BrokenBodiesAreRefused) {
     }
     std::vector<std::byte> longer = body;
     longer.push_back(std::byte{0});
+    EXPECT_THROW(give_order_of(message_of(Kind::give, longer)), Error);
+    EXPECT_THROW(blocks_of(message_of(Kind::blocks, longer)), Error);
     EXPECT_THROW(step_order_of(message_of(Kind::step, longer)), Error);
   }
   std::vector<std::byte> huge(16, std::byte{0});  // behind the two times

@@ -32,12 +32,18 @@ class LiveEngine {
   /// may have. @param salt what it finds in the prefix cache was put there under the same
   void submit(serving::Sequence sequence, const Prompt& prompt, std::int64_t most_new,
               serving::Ticks now, const std::string& salt = {});
+  /// One that has tokens of an earlier engine goes on here, where all of them are computed again.
+  void go_on(serving::Sequence sequence, Session session, serving::Ticks now,
+             const std::string& salt = {});
   /// Its client has gone; false for one that is not here (any more).
   bool cancel(std::int64_t request, serving::Ticks now);
   /// It goes on elsewhere, anew: nobody is told of its end here. False for one that is not here.
   bool withdraw(std::int64_t request, serving::Ticks now);
   /// Steps while there is room.
   void decide(serving::Ticks now) { core_.decide_all(now, executor_); }
+
+  /// Told of one that is read, and that another engine is to decode: its blocks wait for that.
+  std::function<void(std::int64_t request)> on_hold = {};
 
   serving::EngineCore& core() { return core_; }
   const serving::EngineCore& core() const { return core_; }

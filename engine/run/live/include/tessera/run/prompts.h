@@ -22,6 +22,7 @@ struct Prompt {
   std::vector<std::int32_t> stop_tokens = {};  ///< that end it too, whatever the model says
   /// Log-probabilities of its tokens, and of so many likely ones beside each.
   std::optional<std::int64_t> num_top = {};
+  bool scores_prompt = false;  ///< and those of the prompt's own tokens, as num_top has it
 };
 
 /// Tokens that an answer may have in a context of so many.

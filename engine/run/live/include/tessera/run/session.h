@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "tessera/run/prompts.h"
@@ -14,6 +15,11 @@ namespace tessera::run {
 
 /// What a request has so far.
 struct Session {
+  Session() = default;
+  /// @param prompt stays as long as it
+  Session(const Prompt& asked, std::int64_t most)
+      : prompt(&asked), tokens(asked.tokens), most_new(most) {}
+
   const Prompt* prompt = nullptr;
   std::vector<std::int32_t> tokens = {};  ///< prompt and answer
   std::int64_t most_new = 0;              ///< tokens that it may have beyond the prompt
@@ -21,6 +27,8 @@ struct Session {
   lm::StopReason stop_reason = lm::StopReason::max_tokens;
   std::int32_t stop_token = -1;                              ///< that ended it
   std::vector<lm::LogProbabilities> log_probabilities = {};  ///< [answer], where they are wanted
+  /// [prompt tokens but the first], where they are wanted.
+  std::vector<lm::LogProbabilities> of_prompt = {};
 
   std::int64_t num_new() const {
     return std::ssize(tokens) - static_cast<std::int64_t>(prompt->tokens.size());
@@ -38,8 +46,8 @@ class SessionExecutor : public serving::Executor {
   explicit SessionExecutor(std::unordered_set<std::int32_t> stop_tokens)
       : stop_tokens_(std::move(stop_tokens)) {}
 
-  /// A request comes. @param prompt stays as long as it. @param most_new as Session has it
-  void add(std::int64_t request, const Prompt& prompt, std::int64_t most_new);
+  /// A request comes, or goes on here.
+  void add(std::int64_t request, Session session) { sessions_[request] = std::move(session); }
   /// What it has, taken out: nothing is computed for it from now on.
   Session take(std::int64_t request);
 

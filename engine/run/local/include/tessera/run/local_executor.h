@@ -58,7 +58,8 @@ class LocalExecutor final : public SessionExecutor {
   struct Part {
     std::vector<std::int32_t> tokens = {};  ///< as far as they are known
     std::int64_t num_drafts = 0;            ///< of them
-    std::int64_t row = 0;                   ///< of its first logits
+    std::int64_t first_row = 0, row = 0;    ///< of its logits; of those that draw
+    std::int64_t num_scored = 0;            ///< rows that say how likely tokens of the prompt were
     bool draws = false;
   };
   struct UnderWay {
@@ -75,6 +76,7 @@ class LocalExecutor final : public SessionExecutor {
   void move(const serving::Moves& moves);
   void lay_out(UnderWay& step);
   void fill_in(const serving::BatchItem& item, Part& part, const Session& session);
+  void score_prompts(const UnderWay& step);
   void draw(const UnderWay& step);
   bool put_token(Session& session, std::int32_t token, std::int64_t row) const;
   bool is_drawn_by_rule(std::int64_t request, const Part& part);

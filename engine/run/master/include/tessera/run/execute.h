@@ -56,6 +56,7 @@ struct EngineRequest {
     std::int32_t num_ranks() const { return tensor_ranks + (attention_elsewhere > 0 ? 1 : 0); }
   };
   std::vector<Stage> stages;
+  EngineRole role = EngineRole::mixed;  ///< as EngineSpec has it
   std::vector<std::int32_t> bitwidths;  ///< [num_layers]; 0: as stored
   std::int64_t kv_bitwidth = 16;
   std::int64_t batch_size = 1;  ///< requests at a time
@@ -76,10 +77,11 @@ struct NewStages {
   std::vector<std::int32_t> bitwidths;  ///< as EngineRequest has them
 };
 
-/// Requests that come while a run goes on, in place of prompts: a server's, of one engine.
+/// Requests that come while a run goes on, in place of prompts: a server's, of one engine, or of
+/// one that reads prompts and one that decodes them.
 struct Online {
   serving::EngineOptions engine;  ///< that decides, in place of the plan's micro-batches
-  std::int64_t kv_blocks = 1;
+  std::int64_t kv_blocks = 1;     ///< of each engine
   bool records = false;
   /// work, ready, moment, tokens and over.
   JobHooks hooks = {};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/core/placement.h"
 #include "tessera/run/live_engine.h"
 #include "tessera/run/stage_executor.h"
 #include "tessera/run/worker_records.h"
@@ -24,6 +25,9 @@ struct EngineSpec {
   /// By stage: of the rank that attends to some of its heads, where there is one.
   std::map<std::size_t, LoadOrder> attention = {};
   serving::EngineOptions options;
+  /// prefill and decode: of a run that serves, one engine of each, in this order; a request is read
+  /// by the first and goes to the second, with its blocks.
+  EngineRole role = EngineRole::mixed;
   std::int64_t kv_blocks = 1;
   std::int64_t share = 1;  ///< of the prompts, in proportion to the other engines'
   /// Predicted for the longest step of each kind, from its decision to its end; negative: nobody
@@ -43,8 +47,8 @@ struct JobOptions {
   std::vector<std::int32_t> stop_tokens;  ///< none: answers are as long as they may be
   std::int64_t max_context_tokens = 0;    ///< of the model
   bool recover = false;
-  /// Requests come while it runs, and it goes on until it is told to end; of one engine. It keeps
-  /// nothing of what is over, unless it records.
+  /// Requests come while it runs, and it goes on until it is told to end; of one engine, or one
+  /// that reads and one that decodes. It keeps nothing of what is over, unless it records.
   bool serves = false, records = true;
   bool by_process_group = false;            ///< hidden states, where an engine has several ranks
   Nanoseconds start_limit = 120 * kSecond;  ///< until all workers have come, or one comes again
@@ -120,7 +124,7 @@ class Job final : public Actor {
   void on(Event event) override;
   Nanoseconds wake_at() const override;
   void tick() override;
-  bool work() override { return !is_done() && hooks_.work && hooks_.work(); }
+  bool work() override;
   bool is_done() const override;
 
   // Where it serves, from hooks.work.
@@ -131,9 +135,11 @@ class Job final : public Actor {
   void go_on();
   /// It is done.
   void end() { finish(JobState::done); }
-  serving::EngineCore& core();
-  /// From the start of the run.
-  serving::Ticks time() const;
+  std::vector<serving::EngineCore*> cores();
+  /// On their way from the engine that read them to the one that decodes.
+  std::int64_t num_handovers() const;
+  /// The moment, from the start of the run: no two are the same.
+  serving::Ticks time() const { return moment_; }
 
   JobState state() const { return state_; }
   /// Why it failed: one line.
@@ -161,6 +167,10 @@ class Job final : public Actor {
  private:
   struct Engine;
   struct Rank;
+  struct Exchange;
+
+  void begin_moment();
+  std::vector<Engine*> linked(Engine& engine) const;
 
   void joined(const Event& event);
   void lost(std::int32_t rank, const std::string& why, bool is_ending = true);
@@ -184,6 +194,7 @@ class Job final : public Actor {
   std::vector<Feed> feeds_of(std::int32_t rank) const;
   std::vector<std::int32_t> from_of(std::int32_t rank) const;
   std::string name_of_rank(std::int32_t rank) const;
+  std::string name_of_engine(std::size_t engine) const;
   bool may_return(std::int32_t rank);
   void relink(Engine& engine);
   bool replan(std::int32_t rank);
@@ -192,8 +203,9 @@ class Job final : public Actor {
   std::size_t next_engine(std::vector<double>& given) const;
   void begin_when_ready();
   void lose_steps(Engine& engine);
-  bool is_whole(const Engine& engine) const;
-  bool is_ready(const Engine& engine) const;
+  bool is_whole(Engine& engine) const;
+  bool is_ready(Engine& engine) const;
+  bool is_standing_still(Engine& engine) const;
   Nanoseconds step_limit(const Engine& engine) const;
 
   JobOptions options_;
@@ -205,9 +217,11 @@ class Job final : public Actor {
   std::exception_ptr raised_;
   serving::Log log_;
   std::vector<std::unique_ptr<Engine>> engines_;
+  std::unique_ptr<Exchange> exchange_;  ///< null: engines do all for their requests
   std::vector<Rank> ranks_;
   std::vector<Loaded> loaded_;
   std::vector<Fault> faults_;
+  serving::Ticks moment_ = 0;
   Nanoseconds created_ = 0, start_ = 0, end_ = 0, shown_ = 0, next_look_ = 0;
   std::int64_t num_answered_ = 0, num_replans_ = 0;
 };

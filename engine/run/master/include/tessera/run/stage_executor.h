@@ -53,6 +53,13 @@ class StageExecutor final : public SessionExecutor {
   /// Runs on other stages from now on, with no step under way.
   void move_to(std::vector<std::vector<std::int32_t>> ranks) { ranks_ = std::move(ranks); }
 
+  /// It only reads prompts: a request that goes on after its token is held, for another engine.
+  void read_only() { reads_only_ = true; }
+  /// The moment at which steps are launched and taken.
+  void set_moment(serving::Ticks moment) { moment_ = moment; }
+
+  /// The step that was launched last, of those under way; -1: none is.
+  std::int64_t newest_step() const { return under_way_.empty() ? -1 : under_way_.back().step; }
   std::size_t num_under_way() const { return under_way_.size(); }
   /// When the oldest step under way was launched; kNoTime: none is.
   Nanoseconds oldest_launch() const {
@@ -72,13 +79,13 @@ class StageExecutor final : public SessionExecutor {
     std::int64_t step = 0;
     std::vector<serving::BatchItem> items;
     serving::StepUnit unit;
-    Nanoseconds launched = 0;
+    Nanoseconds launched = 0;  ///< as limits of time are counted
+    serving::Ticks start = 0;
   };
   const std::vector<Nanoseconds>* emulated_times(const serving::StepUnit& unit) const;
   StepItem item_of(const serving::Work& work, std::size_t i, StepOrder& order);
   void gone(std::int64_t request) override;
-  serving::Generated take_token(const serving::BatchItem& item, std::int32_t token,
-                                Nanoseconds now);
+  serving::Generated take_token(const serving::BatchItem& item, std::int32_t token);
   void note_times(const UnderWay& step, const std::vector<StageTimes>& times);
 
   std::vector<std::vector<std::int32_t>> ranks_;
@@ -92,7 +99,8 @@ class StageExecutor final : public SessionExecutor {
   std::deque<UnderWay> under_way_;
   std::deque<serving::Done> done_;
   std::vector<StageSpan> spans_;
-  bool keeps_spans_ = true;
+  bool keeps_spans_ = true, reads_only_ = false;
+  serving::Ticks moment_ = 0;
 };
 
 }  // namespace tessera::run

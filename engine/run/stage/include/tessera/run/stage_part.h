@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,13 @@ class StagePart {
   /// has them. @throws as run
   virtual std::vector<float> attend(const StepOrder& order, std::int64_t layer,
                                     std::vector<float> rows) = 0;
+  /// What blocks of its cache hold of layers [first, last), as lm::KvCache has it.
+  /// @throws Error{out_of_range} for blocks or layers that it does not have
+  virtual std::vector<std::byte> read(std::span<const std::int32_t> blocks, std::int64_t first,
+                                      std::int64_t last) const = 0;
+  /// @throws as read, and for another size
+  virtual void write(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
+                     std::span<const std::byte> data) = 0;
   /// Nobody is being answered any more. @param shared of the ranks of its stage, anew
   virtual void forget(const std::string& shared) = 0;
   virtual Loaded loaded() const = 0;

@@ -94,14 +94,45 @@ struct StepTokens {
   friend bool operator==(const StepTokens&, const StepTokens&) = default;
 };
 
+/// Blocks of a request that was read, from a stage to those of an engine that decodes it which have
+/// layers of it.
+struct GiveOrder {
+  struct Part {
+    std::int32_t rank = 0;
+    std::int64_t first_layer = 0, last_layer = 0;
+
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  std::vector<std::int32_t> from = {}, to = {};  ///< [blocks] their names here and there
+  std::vector<Part> parts = {};
+  /// Steps up to this one may still write what the blocks held before there: they come first.
+  std::int64_t after_step = -1;
+
+  friend bool operator==(const GiveOrder&, const GiveOrder&) = default;
+};
+
+/// What they hold.
+struct Blocks {
+  std::int64_t first_layer = 0, last_layer = 0;
+  std::int64_t after_step = -1;      ///< as GiveOrder has it
+  std::vector<std::int32_t> blocks;  ///< of the receiver
+  std::vector<std::byte> data;       ///< as lm::KvCache reads and writes it
+
+  friend bool operator==(const Blocks&, const Blocks&) = default;
+};
+
 std::vector<std::byte> body_of(const StepOrder& order);
 std::vector<std::byte> body_of(const HiddenStates& hidden);
 std::vector<std::byte> body_of(const HeadRows& heads);
 std::vector<std::byte> body_of(const StepTokens& tokens);
+std::vector<std::byte> body_of(const GiveOrder& order);
+std::vector<std::byte> body_of(const Blocks& blocks);
 /// @throws Error{invalid_argument} for a body that is none, out_of_range for lengths below 0
 StepOrder step_order_of(const Message& message);
 HiddenStates hidden_states_of(const Message& message);
 HeadRows head_rows_of(const Message& message);
 StepTokens step_tokens_of(const Message& message);
+GiveOrder give_order_of(const Message& message);
+Blocks blocks_of(const Message& message);
 
 }  // namespace tessera::run

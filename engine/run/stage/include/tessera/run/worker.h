@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tessera/run/group_link.h"
 #include "tessera/run/heads_link.h"
@@ -46,7 +47,15 @@ class Worker final : public Actor {
     std::vector<std::int32_t> token_ids;  ///< of the last stage
   };
 
+  /// Blocks that came for a request, which steps before it may still write.
+  struct Arrival {
+    std::int64_t request = 0;
+    Blocks blocks;
+  };
+
   void take(const Message& message, Peer from);
+  void give(const Message& message);
+  void put_arrivals();
   void lose(const Event& event);
   void load(const Message& message);
   void reset(const Message& message);
@@ -82,7 +91,9 @@ class Worker final : public Actor {
   std::deque<Order> orders_;
   /// By epoch and step: those of an epoch that is still to begin here wait for it.
   std::map<std::pair<std::uint32_t, std::int64_t>, HiddenStates> inputs_;
-  Nanoseconds link_free_ = 0;  ///< of a link that is emulated: it carries one step at a time
+  std::vector<Arrival> arrivals_;
+  std::int64_t computed_ = -1;  ///< last step
+  Nanoseconds link_free_ = 0;   ///< of a link that is emulated: it carries one step at a time
   std::optional<Result> result_;
   bool done_ = false;
   std::string why_;

@@ -13,12 +13,18 @@
 /// What master and workers tell each other before and after the steps, as JSON.
 namespace tessera::run {
 
-/// Where a stage sends its hidden states.
+/// What a stage sends to another rank.
+enum class Sent {
+  hidden,  ///< hidden states, to the next stage
+  heads,   ///< queries, keys and values, to a rank that attends for it and answers
+  blocks,  ///< the cache of prompts that are read, to a stage of an engine that decodes
+};
+
 struct Feed {
   std::int32_t rank = 0;
   std::string host;
   std::int32_t port = 0;
-  bool attends = false;  ///< it gets queries, keys and values instead, and answers
+  Sent sent = Sent::hidden;
 };
 
 /// Another device and another link than there are: what a worker computes ends no earlier than its
@@ -113,6 +119,10 @@ std::string model_fingerprint(const std::string& path);
 
 namespace tessera {
 
+template <>
+inline constexpr auto kEnumNames<run::Sent> = enum_names<run::Sent>(
+    {{run::Sent::hidden, "hidden"}, {run::Sent::heads, "heads"}, {run::Sent::blocks, "blocks"}});
+
 namespace run::detail {
 constexpr FieldSpec number(std::string_view name, std::string_view doc, double min, double max,
                            std::string_view unit = {}) {
@@ -130,7 +140,7 @@ struct Fields<run::Feed> {
       std::tuple{field<&F::rank>(run::detail::number("rank", "Whom it feeds", 0, 65535)),
                  field<&F::host>({.name = "host", .doc = "Where that listens"}),
                  field<&F::port>(run::detail::number("port", "Its port", 1, 65535)),
-                 field<&F::attends>({.name = "attends", .doc = "Whether it attends for it"})};
+                 field<&F::sent>({.name = "sent", .doc = "What it is sent"})};
 };
 
 template <>

@@ -13,7 +13,7 @@
 namespace tessera::run {
 
 /// Of both sides of a link; another one is refused.
-inline constexpr std::uint16_t kProtocol = 1;
+inline constexpr std::uint16_t kProtocol = 2;
 
 enum class Kind : std::uint16_t {
   hello = 1,  ///< who opens a link: JSON of Hello
@@ -35,6 +35,9 @@ enum class Kind : std::uint16_t {
   refused,    ///< to who would open a link: why it is not opened, in words
   attend,     ///< from a stage to who attends for it: queries, keys and values (HeadRows)
   attended,   ///< back: what attention makes of them (HeadRows)
+  give,       ///< to a worker: blocks that go to an engine which decodes (GiveOrder)
+  blocks,     ///< from it to a worker of that engine: what they hold (Blocks)
+  taken,      ///< from that one to the master: they are in its cache
 };
 
 /// Largest body of a kind, known before anything is allocated for one.
@@ -47,7 +50,8 @@ inline constexpr std::size_t kHeaderBytes = 32;
 struct Header {
   Kind kind = Kind::ping;
   std::uint32_t epoch = 0;   ///< of the run: one more after each recovery
-  std::int64_t step = 0;     ///< of step, hidden, tokens, attend and attended
+  /// Of step, hidden, tokens, attend and attended; of give, blocks and taken the request.
+  std::int64_t step = 0;
   std::uint64_t length = 0;  ///< bytes of the body
 
   friend bool operator==(const Header&, const Header&) = default;
@@ -137,6 +141,9 @@ inline constexpr auto kEnumNames<run::Kind> =
                            {run::Kind::refused, "refused"},
                            {run::Kind::attend, "attend"},
                            {run::Kind::attended, "attended"},
+                           {run::Kind::give, "give"},
+                           {run::Kind::blocks, "blocks"},
+                           {run::Kind::taken, "taken"},
                            {run::Kind::ping, "ping"},
                            {run::Kind::pong, "pong"},
                            {run::Kind::stop, "stop"},
