@@ -148,12 +148,13 @@ int serve_stages(lua_State* L) {
   no_layers.layers.clear();
   no_layers.device = "cpu";
   const auto model = lm::module().load(no_layers);
-  std::size_t num_stages = 1;
-  for (const run::EngineRequest& engine : stages.engines) num_stages = engine.stages.size();
-  http::ServeRequest request{.model = model,
-                             .stages = std::move(stages),
-                             .engine = engine_at(L, 4, *model, num_stages),
-                             .options = options_at(L, 1)};
+  const auto engine_of = [&](const run::EngineRequest& engine) {
+    return engine_at(L, 4, *model, engine.stages.size());
+  };
+  http::ServeRequest request{
+      .model = model, .engine = engine_of(stages.engines.at(0)), .options = options_at(L, 1)};
+  if (stages.engines.size() > 1) request.decoder = engine_of(stages.engines.back());
+  request.stages = std::move(stages);
   request.api_key = key_of(request.options);
   request.page = lua_kit::check_text(L, 3, "page");
   request.on_listening = on_listening_at(L, 2);

@@ -37,7 +37,7 @@ Json chat_token(const std::string& text, double log_probability) {
 Json of_chat(const std::vector<ChoiceText::Entry>& entries) {
   Json content = Json::array();
   for (const ChoiceText::Entry& entry : entries) {
-    Json token = chat_token(entry.text, entry.log_probability);
+    Json token = chat_token(entry.text, entry.log_probability.value());
     Json top = Json::array();
     for (const auto& [text, value] : entry.top) top.push_back(chat_token(text, value));
     token["top_logprobs"] = std::move(top);
@@ -48,18 +48,23 @@ Json of_chat(const std::vector<ChoiceText::Entry>& entries) {
   return all;
 }
 
-Json of_completion(const std::vector<ChoiceText::Entry>& entries, std::int64_t before) {
+Json of_completion(const std::vector<ChoiceText::Entry>& entries) {
   Json all = Json::object();
   Json offsets = Json::array(), values = Json::array(), texts = Json::array(), top = Json::array();
   for (const ChoiceText::Entry& entry : entries) {
-    offsets.push_back(before + entry.offset);
-    values.push_back(entry.log_probability);
+    offsets.push_back(entry.offset);
     texts.push_back(entry.text);
+    if (!entry.log_probability) {  // the first of a prompt
+      values.push_back(nullptr);
+      top.push_back(nullptr);
+      continue;
+    }
+    values.push_back(*entry.log_probability);
     Json likely = Json::object();
     for (const auto& [text, value] : entry.top) {
       if (!likely.contains(text)) likely[text] = value;
     }
-    if (!likely.contains(entry.text)) likely[entry.text] = entry.log_probability;
+    if (!likely.contains(entry.text)) likely[entry.text] = *entry.log_probability;
     top.push_back(std::move(likely));
   }
   all["text_offset"] = std::move(offsets);
@@ -78,6 +83,7 @@ double in_seconds(serving::Ticks from, serving::Ticks to) {
 Answering::Answering(Prepared prepared, std::string model_name, const lm::Tokens& tokens,
                      std::shared_ptr<Exchange> exchange, Metrics& metrics, Clock::time_point came)
     : prepared_(std::move(prepared)),
+      tokens_(tokens),
       model_name_(std::move(model_name)),
       id_(new_id(is_chat() ? "chatcmpl" : "cmpl")),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
@@ -101,7 +107,10 @@ std::vector<Order> Answering::orders(std::int64_t first_request) const {
     prompt.tokens = prepared_.prompts[prompt_of(i)];
     prompt.max_tokens = prepared_.max_tokens[prompt_of(i)];
     prompt.sampling.seed = prepared_.seed + static_cast<std::uint64_t>(number);
-    all.push_back({first_request + number, std::move(prompt), prepared_.request.cache_salt});
+    std::string salt = prepared_.request.cache_salt;
+    // What is found in the cache is not computed, and says nothing of how likely it was.
+    if (prompt.scores_prompt) salt += fmt::format("\n{}-{}", id_, i);
+    all.push_back({first_request + number, std::move(prompt), std::move(salt)});
   }
   return all;
 }
@@ -118,13 +127,41 @@ void Answering::begin() {
       chunk["choices"] = Json::array({std::move(choice)});
       send(chunk);
     }
-    if (!prepared_.echoes.empty()) show(i, {.text = prepared_.echoes[prompt_of(i)], .entries = {}});
+    // One that says how likely the prompt was waits for that.
+    if (!prepared_.echoes.empty() && !prepared_.pattern.scores_prompt)
+      show(i, {.text = prepared_.echoes[prompt_of(i)], .entries = {}});
   }
+}
+
+// The prompt, in the shape of an answer that it were: nothing came before its first token.
+void Answering::show_prompt(std::size_t choice,
+                            const std::vector<lm::LogProbabilities>& of_prompt) {
+  const std::vector<std::int32_t>& prompt = prepared_.prompts[prompt_of(choice)];
+  ChoiceText text(tokens_, {}, {}, true);
+  const lm::LogProbabilities none;
+  for (std::size_t i = 0; i < prompt.size(); ++i)
+    text.add(prompt[i], i == 0 ? &none : &of_prompt[i - 1]);
+  text.end();
+  ChoiceText::News news = text.take();
+  news.text = prepared_.echoes[prompt_of(choice)];
+  news.entries.front().log_probability.reset();
+  show(choice, std::move(news));
+}
+
+// What is new of an answer, behind its prompt where that is shown.
+ChoiceText::News Answering::take(std::size_t choice) {
+  ChoiceText::News news = choices_[choice].text.take();
+  if (prepared_.echoes.empty()) return news;
+  const std::int64_t before = num_characters(prepared_.echoes[prompt_of(choice)]);
+  for (ChoiceText::Entry& entry : news.entries) entry.offset += before;
+  return news;
 }
 
 bool Answering::brought(std::size_t choice, const News::Piece& piece) {
   Choice& c = choices_[choice];
   if (c.is_over || c.text.stopped_by()) return false;
+  if (piece.of_prompt && !has_left_) show_prompt(choice, *piece.of_prompt);
+  if (piece.tokens.empty() || !prepared_.answers) return false;
   for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
     c.text.add(piece.tokens[i],
                i < piece.log_probabilities.size() ? &piece.log_probabilities[i] : nullptr);
@@ -139,7 +176,7 @@ bool Answering::brought(std::size_t choice, const News::Piece& piece) {
   if (more > 0) metrics_.next_tokens(seconds_between(*c.last, now), more);
   c.last = now;
   if (has_left_) return false;
-  if (ChoiceText::News news = c.text.take(); !news.empty()) show(choice, std::move(news));
+  if (ChoiceText::News news = take(choice); !news.empty()) show(choice, std::move(news));
   return c.text.stopped_by().has_value();
 }
 
@@ -153,6 +190,8 @@ void Answering::ended(std::size_t choice, const News::End& end) {
   if (c.text.stopped_by()) {
     c.finish_reason = "stop";
     c.stop_reason = *c.text.stopped_by();
+  } else if (!prepared_.answers && end.how == run::Ending::finished) {
+    c.finish_reason = "length";
   } else if (end.is_stopped && end.how == run::Ending::finished) {
     ++c.num_generated;  // the end token
     c.finish_reason = "stop";
@@ -163,7 +202,7 @@ void Answering::ended(std::size_t choice, const News::End& end) {
   }
   count(c, prompt_of(choice), end);
   if (has_left_) return;
-  ChoiceText::News news = c.text.take();
+  ChoiceText::News news = take(choice);
   if (prepared_.request.stream) return send_chunk(choice, news);
   show(choice, std::move(news));
 }
@@ -214,10 +253,9 @@ Json Answering::usage() const {
   return json;
 }
 
-Json Answering::log_probabilities(const std::vector<ChoiceText::Entry>& entries,
-                                  std::int64_t before) const {
+Json Answering::log_probabilities(const std::vector<ChoiceText::Entry>& entries) const {
   if (!prepared_.num_top) return nullptr;
-  return is_chat() ? of_chat(entries) : of_completion(entries, before);
+  return is_chat() ? of_chat(entries) : of_completion(entries);
 }
 
 void Answering::show(std::size_t choice, ChoiceText::News news) {
@@ -234,8 +272,6 @@ void Answering::send(const Json& chunk) {
 
 void Answering::send_chunk(std::size_t choice, const ChoiceText::News& news) {
   const Choice& c = choices_[choice];
-  const std::int64_t before =
-      prepared_.echoes.empty() ? 0 : num_characters(prepared_.echoes[prompt_of(choice)]);
   Json chunk = head(true), json = Json::object();
   json["index"] = choice;
   if (is_chat()) {
@@ -244,7 +280,7 @@ void Answering::send_chunk(std::size_t choice, const ChoiceText::News& news) {
   } else {
     json["text"] = news.text;
   }
-  json["logprobs"] = news.entries.empty() ? Json(nullptr) : log_probabilities(news.entries, before);
+  json["logprobs"] = news.entries.empty() ? Json(nullptr) : log_probabilities(news.entries);
   json["finish_reason"] = c.is_over ? Json(c.finish_reason) : Json(nullptr);
   if (c.is_over) json["stop_reason"] = c.stop_reason;
   chunk["choices"] = Json::array({std::move(json)});
@@ -253,8 +289,6 @@ void Answering::send_chunk(std::size_t choice, const ChoiceText::News& news) {
 
 Json Answering::whole_choice(std::size_t choice) const {
   const Choice& c = choices_[choice];
-  const std::int64_t before =
-      prepared_.echoes.empty() ? 0 : num_characters(prepared_.echoes[prompt_of(choice)]);
   Json json = Json::object();
   json["index"] = choice;
   if (is_chat()) {
@@ -262,7 +296,7 @@ Json Answering::whole_choice(std::size_t choice) const {
   } else {
     json["text"] = c.whole;
   }
-  json["logprobs"] = log_probabilities(c.entries, before);
+  json["logprobs"] = log_probabilities(c.entries);
   json["finish_reason"] = c.finish_reason;
   json["stop_reason"] = c.stop_reason;
   return json;

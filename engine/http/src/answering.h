@@ -22,6 +22,7 @@ struct Prepared {
   ApiRequest request = {};
   std::vector<std::vector<std::int32_t>> prompts = {};
   std::vector<std::string> echoes = {};  ///< [prompts] their texts, where they are wanted
+  bool answers = true;                   ///< false: only the prompts and how likely they are
   std::vector<std::string> stops = {};
   std::optional<std::int64_t> num_top = {};
   bool includes_usage = false;
@@ -73,14 +74,17 @@ class Answering {
   }
   Json head(bool is_chunk) const;
   Json usage() const;
-  Json log_probabilities(const std::vector<ChoiceText::Entry>& entries, std::int64_t before) const;
+  Json log_probabilities(const std::vector<ChoiceText::Entry>& entries) const;
   void show(std::size_t choice, ChoiceText::News news);
+  void show_prompt(std::size_t choice, const std::vector<lm::LogProbabilities>& of_prompt);
+  ChoiceText::News take(std::size_t choice);
   void send(const Json& chunk);
   void send_chunk(std::size_t choice, const ChoiceText::News& news);
   Json whole_choice(std::size_t choice) const;
   void count(const Choice& choice, std::size_t prompt, const News::End& end);
 
   Prepared prepared_;
+  const lm::Tokens& tokens_;
   std::string model_name_, id_;
   std::int64_t created_;
   std::shared_ptr<Exchange> exchange_;

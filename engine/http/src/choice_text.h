@@ -17,7 +17,7 @@ class ChoiceText {
   /// A token and how likely it was.
   struct Entry {
     std::string text;
-    double log_probability = 0;
+    std::optional<double> log_probability = {};  ///< absent: nothing came before it
     std::vector<std::pair<std::string, double>> top = {};
     std::int64_t offset = 0;  ///< characters of the answer before it
   };

@@ -10,8 +10,8 @@ constexpr serving::Ticks kBetweenViews = serving::kTicksPerSecond / 5;
 
 }  // namespace
 
-Engine::Engine(serving::Replica engine, std::function<void(News)> tell, bool records)
-    : engine_(std::move(engine)), records_(records), tell_(std::move(tell)) {}
+Engine::Engine(std::function<void(News)> tell, bool records)
+    : records_(records), tell_(std::move(tell)) {}
 
 // ------------------------------------------------------------------------------------ from outside
 
@@ -52,7 +52,7 @@ EngineState Engine::state() const {
 // ---------------------------------------------------------------------------------------- a moment
 
 // A cancel that comes with its request is for the next moment: at this one it would be before that.
-void Engine::take_inbox(serving::EngineCore& core, serving::Ticks now, const Submit& submit,
+void Engine::take_inbox(serving::Ticks now, const Submit& submit,
                         const std::function<void(std::int64_t request)>& leaves) {
   Inbox inbox;
   {
@@ -63,9 +63,10 @@ void Engine::take_inbox(serving::EngineCore& core, serving::Ticks now, const Sub
     show_ = std::move(inbox.show);
     shown_ = now - kBetweenViews;
     viewer_.forget();
-    core.on_step = {};
-    if (show_) {
-      core.on_step = [this](const serving::Work& work, const serving::StepTimes& times) {
+    for (serving::EngineCore* core : cores()) {
+      core->on_step = {};
+      if (!show_) continue;
+      core->on_step = [this](const serving::Work& work, const serving::StepTimes& times) {
         viewer_.step(work, times);
       };
     }
@@ -82,7 +83,7 @@ void Engine::take_inbox(serving::EngineCore& core, serving::Ticks now, const Sub
     sequence.request = id;
     sequence.arrival = now;
     sequence.max_tokens = prompt.max_tokens;
-    core.ledger().record(id).arrival = now;
+    cores().front()->ledger().record(id).arrival = now;
     submit(std::move(sequence), prompt, order.salt);
     if (std::ranges::find(inbox.cancels, id) != inbox.cancels.end()) cancel({id});
   }
@@ -98,7 +99,13 @@ void Engine::note_order(const Order& order, serving::Ticks now) {
   request.output_tokens = request.max_tokens = order.prompt.max_tokens;
 }
 
+void Engine::tell_of_prompt(std::int64_t request, const run::Session& session) {
+  if (!session.prompt->scores_prompt) return;
+  news_.pieces.push_back({.request = request, .of_prompt = session.of_prompt});
+}
+
 void Engine::brought(std::int64_t request, const run::Session& session, std::int64_t first) {
+  if (first == 0) tell_of_prompt(request, session);
   const auto from = static_cast<std::size_t>(first);
   const auto tokens = session.answer().subspan(from);
   News::Piece piece{.request = request, .tokens = {tokens.begin(), tokens.end()}};
@@ -109,19 +116,20 @@ void Engine::brought(std::int64_t request, const run::Session& session, std::int
   news_.pieces.push_back(std::move(piece));
 }
 
-void Engine::over(serving::EngineCore& core, std::int64_t request, const run::Session& session,
-                  run::Ending how) {
+void Engine::over(std::int64_t request, const run::Session& session, run::Ending how) {
+  const std::vector<serving::EngineCore*> all = cores();
+  if (how == run::Ending::finished && session.num_new() == 0) tell_of_prompt(request, session);
   news_.ends.push_back({.request = request,
                         .how = how,
                         .is_stopped = session.stop_reason == lm::StopReason::stop_token,
                         .stop_token = session.stop_token,
-                        .record = core.ledger().record(request)});
+                        .record = all.front()->ledger().record(request)});
   news_.ends.back().record.first_token = session.first_token;
   news_.ends.back().record.last_token = session.last_token;
   if (how == run::Ending::rejected) {
     const run::Prompt& prompt = *session.prompt;
     news_.ends.back().why_never =
-        core.scheduler().why_never(std::ssize(prompt.tokens), prompt.max_tokens);
+        all.back()->scheduler().why_never(std::ssize(prompt.tokens), prompt.max_tokens);
   }
   if (records_) {
     const auto tokens = session.answer();
@@ -130,17 +138,18 @@ void Engine::over(serving::EngineCore& core, std::int64_t request, const run::Se
   prompts_.erase(request);
 }
 
-void Engine::end_moment(serving::EngineCore& core, serving::Ticks now, bool is_ready) {
-  note_state(core, is_ready);
+void Engine::end_moment(serving::Ticks now, bool is_ready, std::int64_t num_between) {
+  const std::vector<serving::EngineCore*> all = cores();
+  note_state(all, is_ready, num_between);
   if (show_ && now >= shown_ + kBetweenViews) {
     shown_ = now;
     is_stale_ = false;
-    show_(viewer_.take(core, now));
+    show_(viewer_.take(all, now));
   }
   if (!records_) {
     const auto number = [](const auto& prompt) { return prompt.first; };
     const auto oldest = std::ranges::min_element(prompts_, {}, number);
-    core.ledger().forget_before(oldest == prompts_.end() ? next_ : oldest->first);
+    all.front()->ledger().forget_before(oldest == prompts_.end() ? next_ : oldest->first);
   }
   if (news_.pieces.empty() && news_.ends.empty()) return;
   tell_(std::exchange(news_, {}));
@@ -150,24 +159,27 @@ serving::Ticks Engine::view_due() const {
   return show_ && is_stale_ ? shown_ + kBetweenViews : serving::kNever;
 }
 
-void Engine::note_state(const serving::EngineCore& core, bool is_ready) {
-  const serving::Scheduler& scheduler = core.scheduler();
-  const serving::Ledger& ledger = core.ledger();
-  const std::int64_t blocks = scheduler.kv().num_blocks();
+void Engine::note_state(std::span<serving::EngineCore* const> all, bool is_ready,
+                        std::int64_t num_between) {
+  EngineState now{.num_waiting = num_between, .is_ready = is_ready};
+  for (const serving::EngineCore* core : all) {
+    const serving::Scheduler& scheduler = core->scheduler();
+    const serving::Ledger& ledger = core->ledger();
+    now.num_waiting += static_cast<std::int64_t>(scheduler.num_waiting());
+    now.num_running += scheduler.num_running();
+    now.kv_blocks += scheduler.kv().num_blocks();
+    now.used_blocks += scheduler.kv().num_blocks() - scheduler.kv().num_free();
+    now.num_drafts += ledger.num_drafts();
+    now.drafted += ledger.drafted_tokens();
+    now.accepted += ledger.accepted_tokens();
+    now.counts += scheduler.counts();
+  }
   const std::lock_guard lock(mutex_);
-  state_ = {.num_waiting = static_cast<std::int64_t>(scheduler.num_waiting()),
-            .num_running = scheduler.num_running(),
-            .kv_blocks = blocks,
-            .used_blocks = blocks - scheduler.kv().num_free(),
-            .num_drafts = ledger.num_drafts(),
-            .drafted = ledger.drafted_tokens(),
-            .accepted = ledger.accepted_tokens(),
-            .counts = scheduler.counts(),
-            .is_ready = is_ready};
+  state_ = now;
 }
 
 serving::Served Engine::served(
-    serving::Log log,
+    serving::Log log, std::vector<serving::Replica> engines,
     const std::vector<std::pair<std::int64_t, std::vector<std::int32_t>>>& unfinished) {
   for (const auto& [id, tokens] : unfinished) {
     auto& output = outputs_[static_cast<std::size_t>(id)];
@@ -178,7 +190,7 @@ serving::Served Engine::served(
   served.outputs = std::move(outputs_);
   served.traffic = std::make_shared<const serving::Traffic>(std::move(traffic_));
   serving::Deployment deployment;
-  deployment.replicas = {engine_};
+  deployment.replicas = std::move(engines);
   served.deployment = std::make_shared<const serving::Deployment>(std::move(deployment));
   return served;
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +32,8 @@ struct News {
     std::int64_t request = 0;
     std::vector<std::int32_t> tokens = {};
     std::vector<lm::LogProbabilities> log_probabilities = {};  ///< [tokens], where wanted
+    /// Of the prompt's tokens but the first, where wanted: once, in a piece of its own.
+    std::optional<std::vector<lm::LogProbabilities>> of_prompt = {};
   };
   struct End {
     std::int64_t request = 0;
@@ -59,7 +63,7 @@ class Engine {
  public:
   /// @param tell called after each moment at which something came, on the engine's thread
   /// @param records keeps all that happens, for a step log
-  Engine(serving::Replica engine, std::function<void(News)> tell, bool records);
+  Engine(std::function<void(News)> tell, bool records);
   virtual ~Engine() = default;
 
   // From any thread, in the order of the calls.
@@ -88,36 +92,39 @@ class Engine {
     bool empty() const { return orders.empty() && cancels.empty() && !stops && !looks; }
   };
 
+  /// The one that takes requests first; one that decodes what it has read behind it.
+  virtual std::vector<serving::EngineCore*> cores() = 0;
   /// Something is in the inbox.
   virtual void came() {}
   using Submit = std::function<void(serving::Sequence sequence, const run::Prompt& prompt,
                                     const std::string& salt)>;
   /// Cancels first, as everywhere. @param submit of one that comes. @param leaves of one that was
   /// cancelled
-  void take_inbox(serving::EngineCore& core, serving::Ticks now, const Submit& submit,
+  void take_inbox(serving::Ticks now, const Submit& submit,
                   const std::function<void(std::int64_t request)>& leaves);
   void brought(std::int64_t request, const run::Session& session, std::int64_t first);
-  void over(serving::EngineCore& core, std::int64_t request, const run::Session& session,
-            run::Ending how);
-  /// What came at a moment is told.
-  void end_moment(serving::EngineCore& core, serving::Ticks now, bool is_ready = true);
-  /// The record, of a log that is closed. @param answer of one that has not ended: its tokens from
-  /// the start of its prompt
+  void over(std::int64_t request, const run::Session& session, run::Ending how);
+  /// What came at a moment is told. @param num_between requests on their way from one engine to
+  /// another
+  void end_moment(serving::Ticks now, bool is_ready = true, std::int64_t num_between = 0);
+  /// The record, of a log that is closed. @param engines that served. @param unfinished those that
+  /// have not ended: their tokens from the start of their prompts
   serving::Served served(
-      serving::Log log,
+      serving::Log log, std::vector<serving::Replica> engines,
       const std::vector<std::pair<std::int64_t, std::vector<std::int32_t>>>& unfinished);
   /// When a view is due; kNever: nobody looks, or nothing has changed.
   serving::Ticks view_due() const;
   void stir() { is_stale_ = true; }
 
-  serving::Replica engine_;
   bool records_;
   mutable std::mutex mutex_;
   std::condition_variable has_come_;
   Inbox inbox_;
 
  private:
-  void note_state(const serving::EngineCore& core, bool is_ready);
+  void note_state(std::span<serving::EngineCore* const> all, bool is_ready,
+                  std::int64_t num_between);
+  void tell_of_prompt(std::int64_t request, const run::Session& session);
   void note_order(const Order& order, serving::Ticks now);
 
   std::function<void(News)> tell_;

@@ -12,7 +12,8 @@ namespace tessera::http {
 EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
                        const serving::Replica& engine, std::function<void(News)> tell, bool records,
                        std::shared_ptr<const lm::LanguageModel> draft_model)
-    : Engine(engine, std::move(tell), records),
+    : Engine(std::move(tell), records),
+      engine_(engine),
       executor_(model,
                 run::executor_options_of(engine_, model->tokens().stop_token_ids(),
                                          std::move(draft_model)),
@@ -20,13 +21,13 @@ EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
       live_(serving::EngineCore(serving::scheduler_of(engine_, run::named_kv_options(engine_)),
                                 serving::Ledger(log_, 0, records), {.with_tables = true}),
             executor_, [this](std::int64_t id, const run::Session& session, run::Ending how) {
-              over(live_.core(), id, session, how);
+              over(id, session, how);
             }) {
   executor_.on_tokens = [this](std::int64_t id, const run::Session& session, std::int64_t first) {
     brought(id, session, first);
   };
   log_.steps_recorded = records;
-  end_moment(live_.core(), 0);
+  end_moment(0);
 }
 
 void EngineLoop::run(const std::function<void()>& on_ready) {
@@ -58,7 +59,7 @@ void EngineLoop::take_moment() {
   if (const std::string why = serving::why_circling(live_.core(), engine_); !why.empty())
     refuse(ErrorCode::unsupported, "engine", "{}", why);
   take_inbox(
-      live_.core(), now,
+      now,
       [&](serving::Sequence sequence, const run::Prompt& prompt, const std::string& salt) {
         live_.submit(std::move(sequence), prompt, prompt.max_tokens, now, salt);
       },
@@ -68,7 +69,7 @@ void EngineLoop::take_moment() {
     if (const std::string why = serving::why_stalled(live_.core(), engine_); !why.empty())
       refuse(ErrorCode::unsupported, "engine", "{}", why);
   }
-  end_moment(live_.core(), now);
+  end_moment(now);
 }
 
 serving::Served EngineLoop::take_record() {
@@ -80,7 +81,7 @@ serving::Served EngineLoop::take_record() {
   std::vector<std::pair<std::int64_t, std::vector<std::int32_t>>> unfinished;
   for (const std::int64_t id : core.requests())
     unfinished.emplace_back(id, executor_.take(id).tokens);
-  return served(std::move(log_), unfinished);
+  return served(std::move(log_), {engine_}, unfinished);
 }
 
 }  // namespace tessera::http

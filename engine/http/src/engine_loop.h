@@ -20,9 +20,11 @@ class EngineLoop final : public Engine {
   serving::Served take_record() override;
 
  private:
+  std::vector<serving::EngineCore*> cores() override { return {&live_.core()}; }
   bool wait();
   void take_moment();
 
+  serving::Replica engine_;
   run::WallClock clock_;
   serving::Log log_;
   run::LocalExecutor executor_;

@@ -94,6 +94,7 @@ void set_sampling(const Premises& premises, const ApiRequest& request, Prepared&
                       .repetition_penalty = request.repetition_penalty};
   pattern.ignore_stop_tokens = request.ignore_eos;
   pattern.num_top = prepared.num_top;
+  pattern.scores_prompt = request.echo && prepared.num_top;
   for (const std::int64_t id : request.stop_token_ids)
     pattern.stop_tokens.push_back(static_cast<std::int32_t>(id));
   check_ids(premises, pattern.stop_tokens, "stop_token_ids");
@@ -133,6 +134,12 @@ void set_prompts(const Premises& premises, Prepared& prepared) {
   std::optional<std::int64_t> asked = request.max_tokens;
   if (is_chat && request.max_completion_tokens) asked = request.max_completion_tokens;
   if (!is_chat && !asked) asked = 16;
+  if (asked == 0) {
+    if (!request.echo)
+      throw Refusal(400, "max_tokens: 0 is for echo, which shows the prompt", "max_tokens");
+    prepared.answers = false;
+    asked = 1;  // computed with the prompt, and not told
+  }
   for (const auto& prompt : prepared.prompts) {
     if (prompt.empty()) throw Refusal(400, param + ": it is empty", param);
     check_ids(premises, prompt, param);
@@ -166,12 +173,6 @@ Prepared prepare(const Premises& premises, Endpoint endpoint, const std::string&
   prepared.stops = stops_of(request);
   prepared.num_top = num_top_of(request, endpoint);
   prepared.includes_usage = includes_usage(request);
-  if (request.echo && prepared.num_top) {
-    throw Refusal(400,
-                  "logprobs: with echo they would be of the prompt too, which this server "
-                  "does not offer",
-                  "logprobs");
-  }
   set_sampling(premises, request, prepared);
   set_prompts(premises, prepared);
   return prepared;

@@ -69,7 +69,8 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
   return premises;
 }
 
-// With as many blocks as its seats can use, within a share of the memory, where nobody says.
+// With as many blocks as its seats can use, within a share of the memory that all have together,
+// where nobody says.
 serving::Replica engine_for(const ServeRequest& request) {
   serving::Replica engine = request.engine;
   const lm::LanguageModel& model = *request.model;
@@ -81,7 +82,8 @@ serving::Replica engine_for(const ServeRequest& request) {
     const std::int64_t context =
         o.max_model_len > 0 ? o.max_model_len : model.shape().max_context_tokens;
     const double block_bytes = engine.kv_bytes_per_token * static_cast<double>(o.block_size);
-    const double fit = kKvShare * workers::machine_memory_bytes() / block_bytes;
+    const double share = kKvShare / (request.decoder ? 2 : 1);
+    const double fit = share * workers::machine_memory_bytes() / block_bytes;
     const std::int64_t most = o.max_num_seqs * ((context + o.block_size - 1) / o.block_size);
     engine.kv_blocks = std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1, most);
   }
@@ -90,18 +92,29 @@ serving::Replica engine_for(const ServeRequest& request) {
   return run::engine_of(deployment, model, "tessera serve", draft_model);
 }
 
+std::vector<serving::Replica> engines_for(const ServeRequest& request) {
+  std::vector<serving::Replica> engines{engine_for(request)};
+  if (!request.decoder) return engines;
+  engines.push_back(engines.front());
+  engines.front().role = serving::Role::prefill;
+  engines.back().role = serving::Role::decode;
+  engines.back().cost = request.decoder->cost;
+  return engines;
+}
+
 bool records(const ServeRequest& request) {
   return !request.options.step_log.empty() || request.on_record;
 }
 
-std::unique_ptr<Engine> make_engine(const ServeRequest& request, const serving::Replica& replica,
+std::unique_ptr<Engine> make_engine(const ServeRequest& request,
+                                    const std::vector<serving::Replica>& engines,
                                     std::function<void(News)> tell) {
   if (request.stages) {
-    return std::make_unique<PipelineLoop>(*request.stages, replica, std::move(tell),
+    return std::make_unique<PipelineLoop>(*request.stages, engines, std::move(tell),
                                           records(request));
   }
-  return std::make_unique<EngineLoop>(request.model, replica, std::move(tell), records(request),
-                                      request.draft_model);
+  return std::make_unique<EngineLoop>(request.model, engines.front(), std::move(tell),
+                                      records(request), request.draft_model);
 }
 
 void write_step_log(const serving::Served& served, const std::string& path) {
@@ -121,11 +134,13 @@ void check(const ServerOptions& options, bool has_key) {
 std::string serve(const ServeRequest& request) {
   HttpServer server(request.options.host, request.options.port, limits_of(request.options));
   check_key(server, request.options, !request.api_key.empty());
-  const serving::Replica replica = engine_for(request);
+  const std::vector<serving::Replica> engines = engines_for(request);
+  const serving::Replica& replica = engines.front();
   const Premises premises = premises_of(request, replica);
-  Metrics metrics(premises.name, replica.engine, replica.kv_blocks);
+  Metrics metrics(premises.name, replica.engine,
+                  replica.kv_blocks * static_cast<std::int64_t>(engines.size()));
   Service* told = nullptr;
-  const std::unique_ptr<Engine> made = make_engine(request, replica, [&](News news) {
+  const std::unique_ptr<Engine> made = make_engine(request, engines, [&](News news) {
     server.post([&told, news = std::move(news)]() mutable { told->take(std::move(news)); });
   });
   Engine& engine = *made;

@@ -68,16 +68,41 @@ local function draft_model_of(given, model_options)
 end
 
 -- What is said once it serves; `what` it serves, for whoever looks at stderr.
-local function on_listening(what)
+local function on_listening(what, roles)
   return function(name, address, port, blocks, size)
-    local text = ("%s\n%d KV blocks of %d tokens\n"):format(what, blocks, size)
+    local text = ("%s\n%d KV blocks of %d tokens%s\n"):format(what, blocks, size, roles and " each" or "")
     terminal.err:write(host.wrapped("stderr", text))
     terminal.out:write(("serving %s on http://%s:%d\n"):format(name, address, port))
     terminal.out:flush()
   end
 end
 
--- A plan of several stages, each a process that comes back where it dies.
+-- What runs in processes: the stages of a plan, or the whole model once for each role.
+local function stages_of(given, plan, opt)
+  local roles = given.roles
+  if not plan then
+    local whole = { bitwidths = given.bitwidths }
+    for name, value in pairs(opt) do whole[name] = value end
+    return stages.whole(#roles, whole)
+  end
+  local runs = stages.of(plan, opt, not roles)
+  if roles and #roles ~= #runs.engines then
+    core.raise("usage", ("there are %d, and the plan has %d replicas; each has one"):format(#roles, #runs.engines),
+      "--roles")
+  end
+  return runs
+end
+
+local function in_words(roles, runs)
+  if not roles then return ("%d stages"):format(#runs.engines[1].stages) end
+  local words = {}
+  for i, engine in ipairs(runs.engines) do
+    words[i] = ("%s in %d stage%s"):format(roles[i], #engine.stages, #engine.stages == 1 and "" or "s")
+  end
+  return table.concat(words, ", ")
+end
+
+-- A plan of several stages, or engines of several roles, in processes that come back where they die.
 local function serve_stages(given, path, plan, options, engine)
   if given.speculative_model or given.speculative_method then
     core.raise("usage", "a model in stages does not speculate", "--speculative-method")
@@ -87,14 +112,20 @@ local function serve_stages(given, path, plan, options, engine)
     opt[name] = given[name]
   end
   function opt.on_fault(fault)
-    terminal.err:write(host.wrapped("stderr", ("tessera serve: stage %d: %s; %s\n"):format(fault.stage, fault.why,
-      fault.remedy)))
+    terminal.err:write(host.wrapped("stderr", ("tessera serve: %sstage %d: %s; %s\n"):format(
+      given.roles and given.roles[fault.engine] .. ", " or "", fault.stage, fault.why, fault.remedy)))
   end
-  local runs = stages.of(plan, opt, true)
-  local what = ("'%s' in %d stages"):format(plan:problem().model.name, #plan.placement.engines[1].stages)
-  return http.serve_stages(options, on_listening(what), view.page(), engine, runs.model, opt, { engines = runs.engines,
-    prompts = {}, replan = runs.replan, build = host.version.version .. " " .. host.version.commit,
-    program = host.program })
+  local runs = stages_of(given, plan, opt)
+  local roles = given.roles
+  for i, role in ipairs(roles or {}) do runs.engines[i].role = role end
+  if roles and roles[2] == "prefill" then -- who reads comes first
+    roles[1], roles[2] = roles[2], roles[1]
+    runs.engines[1], runs.engines[2] = runs.engines[2], runs.engines[1]
+  end
+  local what = ("'%s' in %s"):format(core.model(path).name, in_words(roles, runs))
+  local request = { engines = runs.engines, prompts = {}, replan = runs.replan, program = host.program,
+    build = host.version.version .. " " .. host.version.commit }
+  return http.serve_stages(options, on_listening(what, roles), view.page(), engine, runs.model, opt, request)
 end
 
 local function has_stages(plan)
@@ -110,7 +141,7 @@ function M.main(given)
   http.check(options)
   local engine = ts.engine(engine_of(given))
   local why, served
-  if has_stages(plan) then
+  if has_stages(plan) or given.roles then
     why, served = serve_stages(given, path, plan, options, engine)
   else
     local model_options = on_disk.options(given, path, { seed = true, rounding = true })

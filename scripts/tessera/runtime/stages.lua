@@ -179,6 +179,23 @@ local function check_model(plan, model_path)
   end
 end
 
+--- Of a model without a plan: engines that have all of its layers, in one stage each, at the bitwidths of `opt` (one
+--- for all, one for each; nil: as stored). As M.of gives them.
+function M.whole(count, opt)
+  local num_layers, engines = core.model(opt.model).num_layers, {}
+  for i = 1, count do
+    local bitwidths = {}
+    for layer = 1, num_layers do
+      local given = opt.bitwidths
+      bitwidths[layer] = given and (#given == 1 and given[1] or given[layer]) or as_stored
+    end
+    engines[i] = { stages = { { first_layer = 0, num_layers = num_layers, tensor_ranks = 1, device = "",
+      attention_device = "" } }, bitwidths = bitwidths, kv_bitwidth = opt.kv_bitwidth or 16, batch_size = 1,
+      prefill_micro_batch_size = 1, decode_micro_batch_size = 1, chunk_tokens = 0, emulated = {} }
+  end
+  return { engines = engines, model = model_options(opt, engines) }
+end
+
 --- Of a plan and the options of ts.execute: { engines, model (options of ts.language_model), gpus (nil: CPUs), replan,
 --- moves }.
 --- @param recovers boolean whether layers move where a stage is lost for good

@@ -110,6 +110,12 @@ const OptionTable& serve_verb_options() {
     for (OptionSpec& option : t.options) {
       if (option.name == "max_num_batched_tokens") option.default_text = "512";
     }
+    t.options.push_back(
+        {.name = "roles",
+         .type = OptionType::text_list,
+         .doc = "prefill,decode: prompts are read by one engine and decoded by another, each in "
+                "processes of its own, with all of a model's layers or as a plan's two replicas "
+                "have them, in their order; left out: one engine does both"});
     t.options.push_back({.name = "speculative_method",
                          .type = OptionType::text,
                          .doc = "Drafts tokens, which a step verifies: ngram, from what the text "

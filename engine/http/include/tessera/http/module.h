@@ -28,6 +28,9 @@ struct ServeRequest {
   /// Its layers are in stages, each a process: `model` has none, and is for shape and tokens.
   std::optional<run::ExecuteRequest> stages = {};
   serving::Replica engine;  ///< kv_blocks 0: what its seats can use, within a tenth of the memory
+  /// What decodes the prompts that `engine` reads then, with its options and as many blocks; both
+  /// in stages.
+  std::optional<serving::Replica> decoder = {};
   ServerOptions options;
   std::string api_key = {};  ///< that clients show; empty: none
   std::string page = {};     ///< HTML for a browser at /, which shows what comes from /events
