@@ -2,88 +2,16 @@
 // listens.
 #include <sys/stat.h>
 
-#include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <thread>
+#include <algorithm>
 
-#include "http_client.h"
-#include "program.h"
+#include "served_program.h"
 
 namespace tessera::test::serve_program_test {
 namespace {
 
 using namespace http;
+using namespace served_program;
 using testing::HasSubstr;
-
-std::string model() {
-  return std::string(TESSERA_SOURCE_DIR) + "/datasets/language_models/grammar-opt-5m";
-}
-
-// A port that nobody has at this moment, and the socket that keeps it.
-class Port {
- public:
-  Port() {
-    socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    ::listen(socket_, 1);
-    socklen_t size = sizeof address;
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
-    number_ = ntohs(address.sin_port);
-  }
-  ~Port() { free(); }
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
-  void free() {
-    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
-  }
-  std::int32_t number() const { return number_; }
-
- private:
-  int socket_ = -1;
-  std::int32_t number_ = 0;
-};
-
-Answer ask(std::int32_t port, const std::string& request) {
-  Client client(port);
-  client.send(request);
-  return answer_of(client.receive_all());
-}
-
-/// Flags of a server of the model.
-std::vector<std::string> of_model() { return {model(), "--threads", "1"}; }
-
-/// A server, and what is done with it once it says that it serves; it is told to end afterwards.
-Process served(std::vector<std::string> flags,
-               const std::function<void(std::int32_t port, pid_t pid)>& use, bool ends = true,
-               const std::vector<std::string>& of = of_model(),
-               std::map<std::string, std::string> environment = {}) {
-  Port port;
-  port.free();
-  std::vector<std::string> words{"serve", "--port", std::to_string(port.number())};
-  words.insert(words.end(), of.begin(), of.end());
-  words.insert(words.end(), flags.begin(), flags.end());
-  std::thread user;
-  ProcessSetup setup;
-  for (const auto& [name, value] : environment) setup.environment.emplace_back(name, value);
-  setup.wait_for = "serving ";
-  setup.then = [&](pid_t pid) {
-    user = std::thread([&, pid] {
-      use(port.number(), pid);
-      if (ends) kill(pid, SIGTERM);
-    });
-  };
-  Process process = run_program(words, setup);
-  if (user.joinable()) user.join();
-  EXPECT_EQ(process.out,
-            fmt::format("serving grammar-opt-5m on http://127.0.0.1:{}\n", port.number()))
-      << process.err;
-  return process;
-}
 
 TEST(ServeProgram, SaysWhatGenerateSaysAndEndsWhenToldTo) {
   const Process alone = run_program({"generate", model(), "the cat", "--max-tokens", "24",
@@ -239,49 +167,10 @@ TEST(ServeProgram, ASecondSignalEndsWhatIsUnderWay) {
   EXPECT_THAT(rest, HasSubstr("\"error\""));
 }
 
-// Processes of a server's stages, by rank.
-std::map<int, pid_t> stages_of(pid_t server) {
-  std::map<int, pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream status(entry.path() / "status");
-    std::string line;
-    bool is_child = false;
-    while (std::getline(status, line)) is_child |= line == fmt::format("PPid:\t{}", server);
-    if (!is_child) continue;
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
-    const std::size_t at = words.find(std::string("--rank") + '\0');
-    if (at != std::string::npos) found[std::stoi(words.substr(at + 7))] = std::stoi(name);
-  }
-  return found;
-}
+class ServeStages : public PlanTest {};
 
-class ServeStages : public FolderTest {
- protected:
-  // Of two stages.
-  std::string plan() {
-    const std::string script = file("plan.lua", fmt::format(R"lua(
-local ts = require "tessera"
-local shape = ts.model {{ config = "{0}/config.json" }}
-local first, second = {{}}, {{}}
-for i = 1, shape.num_layers do table.insert(i * 2 <= shape.num_layers and first or second, 8) end
-local problem = ts.problem {{ model = "{0}", cluster = "2xT4-16G", bitwidths = {{ 8 }},
-  workload = {{ prompt_tokens = 60, output_tokens = 40, batch_size = 4 }} }}
-assert(ts.plan(problem, {{ planner = "manual", prefill_micro_batch_size = 2, decode_micro_batch_size = 2,
-  stages = {{ {{ device = "T4-16G", bitwidths = first }}, {{ device = "T4-16G", bitwidths = second }} }} }})):save(
-  require("tessera.host").arguments[1])
-)lua",
-                                                            model()));
-    const Process made = run_program({script, path("plan.json")});
-    EXPECT_EQ(made.status, 0) << made.err;
-    return path("plan.json");
-  }
-};
-
-// Fault 10: a dead worker takes nobody along. Streams go on with the same text.
-TEST_F(ServeStages, ComeBackWhenOneDies) {
+// A dead worker takes nobody along. Streams go on with the same text.
+TEST_F(ServeStages, Fault10ComeBackWhenOneDies) {
   const std::string saved = plan();
   const Process alone =
       run_program({"generate", model(), "the cat", "--plan", saved, "--max-tokens", "120",
@@ -330,6 +219,163 @@ TEST_F(ServeStages, ComeBackWhenOneDies) {
   EXPECT_EQ(p.status, 0) << p.err;
   EXPECT_THAT(p.err, HasSubstr("signal 9"));
   EXPECT_THAT(p.err, HasSubstr("restarted"));
+}
+
+// Prompts are read by one process and decoded by another.
+class ServeRoles : public PlanTest {
+ protected:
+  // Of a prompt, 100 tokens of it.
+  static std::string body(std::size_t client) {
+    return fmt::format(R"({{"prompt":"{}","max_tokens":100,"temperature":0,"ignore_eos":true,)"
+                       R"("stream":true}})",
+                       prompt(client));
+  }
+  static std::string prompt(std::size_t client) {
+    const char* prompts[] = {"the cat", "the birds of the city follow", "go", "a dog sees"};
+    return prompts[client % 4];
+  }
+  static std::string alone(std::size_t client) {
+    const Process p =
+        run_program({"generate", model(), prompt(client), "--max-tokens", "100", "--temperature",
+                     "0", "--threads", "1", "--ignore-stop-tokens", "--json"});
+    EXPECT_EQ(p.status, 0) << p.err;
+    return Json::parse(p.out)["text"].get<std::string>();
+  }
+  static std::vector<std::string> all_alone() {
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < 4; ++i) texts.push_back(alone(i));
+    return texts;
+  }
+};
+
+TEST_F(ServeRoles, SayWhatGenerateSaysAndAreSimulatedAlike) {
+  const std::vector<std::string> texts = all_alone();
+  const Process p = served(
+      {"--roles", "prefill,decode", "--kv-blocks", "24", "--step-log", path("steps.json")},
+      [&](auto port, pid_t pid) {
+        EXPECT_EQ(stages_of(pid).size(), 2u);
+        std::vector<std::thread> clients;
+        for (std::size_t i = 0; i < 10; ++i) {
+          clients.emplace_back([&, port, i] {
+            Client client(port);
+            client.send(post("/v1/completions", body(i)));
+            if (i % 5 == 4) {  // it leaves after its first token, or while its blocks are sent
+              client.receive(
+                  [](const std::string& in) { return in.find("data:") != std::string::npos; });
+              return;
+            }
+            EXPECT_EQ(text_of_stream(client.receive_all(60'000)), texts[i % 4]);
+          });
+        }
+        for (std::thread& client : clients) client.join();
+        EXPECT_TRUE(is_idle(port));
+      });
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.err, HasSubstr("prefill in 1 stage, decode in 1 stage"));
+  const std::string script =
+      file("replay.lua",
+           "local r = require('tessera').replay(require('tessera.host').arguments[1])\n"
+           "print(r.identical, r.num_requests, r.first_difference)\n");
+  const Process again = run_program({script, path("steps.json")});
+  EXPECT_EQ(again.out, "true\t10\tnil\n") << again.err;
+  const std::string steps = read(path("steps.json"));
+  EXPECT_THAT(steps, HasSubstr("\"transferred\""));
+}
+
+TEST_F(ServeRoles, GoOnWhereAPoolComesBackAndEndEveryRequestOnceWhereItDoesNot) {
+  const std::vector<std::string> texts = all_alone();
+  const Process p = served({"--roles", "prefill,decode"}, [&](auto port, pid_t pid) {
+    for (const int rank : {0, 1}) {
+      std::vector<std::unique_ptr<Client>> clients;
+      for (std::size_t i = 0; i < 4; ++i) {
+        clients.push_back(std::make_unique<Client>(port));
+        clients.back()->send(post("/v1/completions", body(i)));
+      }
+      std::string begun = clients[0]->receive(
+          [](const std::string& in) { return in.find("data:") != std::string::npos; });
+      kill(stages_of(pid).at(rank), SIGKILL);
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::string rest = clients[i]->receive_all(60'000);
+        EXPECT_EQ(text_of_stream(i == 0 ? begun + rest : rest), texts[i]) << rank;
+      }
+    }
+    EXPECT_TRUE(is_idle(port));
+  });
+  EXPECT_EQ(p.status, 0) << p.err;
+  EXPECT_THAT(p.err, HasSubstr("prefill, stage 1: "));
+  EXPECT_THAT(p.err, HasSubstr("decode, stage 1: "));
+
+  std::map<int, pid_t> left;
+  std::vector<std::string> answers;
+  const Process dead = served(
+      {"--roles", "prefill,decode"},
+      [&](auto port, pid_t pid) {
+        std::vector<std::unique_ptr<Client>> clients;
+        for (std::size_t i = 0; i < 6; ++i) {
+          clients.push_back(std::make_unique<Client>(port));
+          clients.back()->send(post("/v1/completions", body(i)));
+        }
+        clients[0]->receive(
+            [](const std::string& in) { return in.find("data:") != std::string::npos; });
+        pid_t before = 0;
+        for (int kills = 0; kills < 3; ++kills) {  // it is started again twice a minute
+          for (int i = 0; i < 3000; ++i) {
+            left = stages_of(pid);
+            if (left.contains(1) && left[1] != before) break;
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+          kill(before = left.at(1), SIGKILL);
+        }
+        for (const auto& client : clients) answers.push_back(client->receive_all(60'000));
+      },
+      false);
+  EXPECT_EQ(dead.status, 1);
+  EXPECT_THAT(dead.err, HasSubstr("decode, stage 0"));
+  for (const std::string& answer : answers) {
+    const bool is_whole = answer.find("[DONE]") != std::string::npos;
+    const bool is_error = answer.find("\"error\"") != std::string::npos;
+    EXPECT_NE(is_whole, is_error) << answer.substr(std::max<std::size_t>(answer.size(), 300) - 300);
+  }
+  for (const auto& [rank, process] : left) EXPECT_NE(kill(process, 0), 0) << "rank " << rank;
+}
+
+TEST_F(ServeRoles, AreOneThatReadsAndOneThatDecodes) {
+  const auto refuses = [&](const std::string& roles, const std::string& why) {
+    const Process p = run_program({"serve", model(), "--port", "0", "--roles", roles});
+    EXPECT_NE(p.status, 0) << roles;
+    EXPECT_THAT(first_line(p.err), HasSubstr(why));
+  };
+  refuses("prefill", "--roles prefill,decode");
+  refuses("decode,decode", "--roles prefill,decode");
+  refuses("prefill,decode,decode", "there are 3 engines");
+  refuses("prefill,encode", "encode");
+  const Process p = run_program({"serve", plan(), "--model", model(), "--device", "cpu", "--port",
+                                 "0", "--roles", "prefill,decode"});
+  EXPECT_EQ(p.status, 2);
+  EXPECT_THAT(first_line(p.err), HasSubstr("there are 2, and the plan has 1 replicas"));
+}
+
+class ServeTemplate : public FolderTest {};
+
+TEST_F(ServeTemplate, Fault8OneThatIsNotUnderstoodIsRefusedByName) {
+  for (const auto& entry : std::filesystem::directory_iterator(model())) {
+    const std::string name = entry.path().filename().string();
+    file("odd/" + name, read(entry.path().string()));
+  }
+  file("odd/chat_template.jinja", "{% include 'another' %}");
+  std::filesystem::rename(path("odd"), path("grammar-opt-5m"));
+  const Process p = served(
+      {},
+      [&](auto port, pid_t) {
+        const Answer chat = ask(
+            port, post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})"));
+        EXPECT_EQ(chat.status, 400);
+        EXPECT_THAT(chat.message(), HasSubstr("the statement 'include' is not understood"));
+        EXPECT_EQ(ask(port, post("/v1/completions", R"({"prompt":"a","max_tokens":2})")).status,
+                  200);
+      },
+      true, {path("grammar-opt-5m"), "--threads", "1"});
+  EXPECT_EQ(p.status, 0) << p.err;
 }
 
 class ServeRefuses : public FolderTest {

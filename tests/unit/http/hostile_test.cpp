@@ -16,7 +16,7 @@ Json long_request() {
   return {{"prompt", "go on"}, {"max_tokens", 400}, {"ignore_eos", true}, {"stream", true}};
 }
 
-TEST(Hostile, WhoLeavesIsForgottenWithinAStep) {
+TEST(Hostile, Fault1WhoLeavesIsForgottenWithinAStep) {
   TestServer server({.max_num_seqs = 2, .step_us = 20'000});
   Client stays(server.port);
   stays.send(post("/v1/completions", shown_json(long_request())));
@@ -50,6 +50,73 @@ TEST(Hostile, WhoLeavesIsForgottenWithinAStep) {
   EXPECT_TRUE(server.is_idle());
   EXPECT_EQ(server.metric("vllm:request_success_total{finished_reason=\"abort\""), 3);
   EXPECT_EQ(server.metric("vllm:e2e_request_latency_seconds_count"), 4);
+}
+
+TEST(Hostile, Fault1WhoLeavesWhileItsPromptIsReadIsForgotten) {
+  TestServer server({.batched_tokens = 8, .step_us = 20'000});
+  {
+    Client reads(server.port);
+    Json body = long_request();
+    body["prompt"] = std::string(400, 'p');  // 50 steps
+    body["max_tokens"] = 20;
+    reads.send(post("/v1/completions", shown_json(body)));
+    for (int i = 0; i < 20'000 && server.num_steps < 2; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(server.is_idle());
+  EXPECT_LT(server.num_steps, 40);
+  EXPECT_EQ(server.metric("vllm:time_to_first_token_seconds_count"), 0);
+}
+
+// Its drafts are under way as it leaves; who stays has what it would have had alone.
+TEST(Hostile, Fault2ACancelOfWhoSpeculatesFreesItAndNobodyElse) {
+  TestServer::Options options{.max_num_seqs = 3, .step_us = 2000};
+  options.engine.speculative = serving::Speculation{.num_tokens = 3};
+  TestServer server(std::move(options));
+  server.model->logit = [](std::int32_t, std::int32_t last, std::int32_t token) {
+    return token == 'a' + (5 * last + 3) % 11 ? 9.0f : 0.0f;  // a text that repeats itself
+  };
+  Json body = long_request();
+  body.update({{"temperature", 0}, {"max_tokens", 200}});
+  Json whole = body;
+  whole["stream"] = false;
+  const std::string alone = server.complete(whole).json()["choices"][0]["text"].get<std::string>();
+  Client stays(server.port);
+  stays.send(post("/v1/completions", shown_json(body)));
+  for (int i = 0; i < 12; ++i) {
+    Client leaves(server.port);
+    leaves.send(post("/v1/completions", shown_json(body)));
+    leaves.receive([](const std::string& text) { return text.find("data:") != std::string::npos; });
+  }
+  std::string text;
+  for (const std::string& event : events_of(answer_of(stays.receive_all()).body)) {
+    if (event != "[DONE]") text += Json::parse(event)["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, alone);
+  EXPECT_TRUE(server.is_idle());
+  EXPECT_GT(server.metric("vllm:spec_decode_num_accepted_tokens_total"), 0);
+}
+
+TEST(Hostile, Fault9WhoLeavesIsInEveryCountAndInNoGauge) {
+  const TestServer server({.step_us = 3000});
+  EXPECT_EQ(server.complete({{"prompt", "stays"}, {"max_tokens", 4}, {"ignore_eos", true}}).status,
+            200);
+  for (int i = 0; i < 3; ++i) {
+    Client client(server.port);
+    client.send(post("/v1/completions", shown_json(long_request())));
+    client.receive([](const std::string& text) { return text.find("data:") != std::string::npos; });
+  }
+  EXPECT_TRUE(server.is_idle());
+  for (const char* gauge :
+       {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"})
+    EXPECT_EQ(server.metric(gauge), 0) << gauge;
+  EXPECT_EQ(server.metric("vllm:request_success_total{finished_reason=\"abort\""), 3);
+  EXPECT_EQ(server.metric("vllm:request_success_total{finished_reason=\"length\""), 1);
+  for (const char* count :
+       {"vllm:e2e_request_latency_seconds_count", "vllm:request_prompt_tokens_count",
+        "vllm:request_generation_tokens_count", "vllm:time_to_first_token_seconds_count"})
+    EXPECT_EQ(server.metric(count), 4) << count;
+  EXPECT_EQ(server.metric("vllm:request_prompt_tokens_sum"), 6 + 3 * 6);
 }
 
 TEST(Hostile, WhoComesAndGoesLeavesNothingBehind) {
@@ -233,12 +300,16 @@ TEST(Hostile, FieldsAreNamed) {
   EXPECT_EQ(passed.status, 200) << passed.body;
 }
 
-TEST(Hostile, PromptsBeyondTheContextAreNeverCut) {
+TEST(Hostile, Fault7PromptsBeyondTheContextAreNeverCut) {
   const TestServer server;
   const Answer answer = server.complete({{"prompt", std::string(600, 'x')}, {"max_tokens", 5}});
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["code"], "context_length_exceeded");
   EXPECT_THAT(answer.message(), HasSubstr("601 tokens, the context 512"));
+  const Answer both = server.complete({{"prompt", std::string(500, 'x')}, {"max_tokens", 50}});
+  EXPECT_EQ(both.status, 400);
+  EXPECT_THAT(both.message(),
+              HasSubstr("501 tokens and max_tokens is 50, together 551; the context has 512"));
 }
 
 TEST(Hostile, ManyIdleAndHalfSentConnectionsDisturbNobody) {

@@ -1,4 +1,6 @@
-// What clients get: the texts of lm::generate whatever runs beside, and OpenAI's shapes.
+// What clients get, and some of the ten faults of other servers, each a test by its number (the
+// others are beside hostile clients and programs): the texts of lm::generate whatever runs beside,
+// and OpenAI's shapes.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -91,9 +93,10 @@ TEST(Serve, SaysWhatOneProcessSaysWhateverRunsBeside) {
 
 TEST(Serve, StreamsWhatItAnswersWhole) {
   const TestServer server;
-  for (const char* options : {"{}", R"({"temperature":1,"seed":3})", R"({"stop":["e","zz"]})",
-                              R"({"logprobs":2})", R"({"n":3,"seed":4,"temperature":1})",
-                              R"({"echo":true})", R"({"max_tokens":7,"stop":["never there"]})"}) {
+  for (const char* options :
+       {"{}", R"({"temperature":1,"seed":3})", R"({"stop":["e","zz"]})", R"({"logprobs":2})",
+        R"({"n":3,"seed":4,"temperature":1})", R"({"echo":true})", R"({"echo":true,"logprobs":1})",
+        R"({"max_tokens":7,"stop":["never there"]})"}) {
     Json body = wants("A prompt", 40);
     body.update(Json::parse(options));
     const Json whole = server.complete(body).json();
@@ -116,7 +119,7 @@ TEST(Serve, StreamsWhatItAnswersWhole) {
   }
 }
 
-TEST(Serve, TellsOfUsageWhereItIsAskedFor) {
+TEST(Serve, Fault5TellsOfUsageOnlyWhereItIsAskedForAndOfEveryChoice) {
   const TestServer server;
   Json body = wants("abc", 5);
   body["stream"] = true;
@@ -131,7 +134,7 @@ TEST(Serve, TellsOfUsageWhereItIsAskedFor) {
   EXPECT_EQ(stream.usage["completion_tokens"], 4 * 5);
 }
 
-TEST(Serve, StopsAtTheEarliestTextAndKeepsWhatDidNotBecomeOne) {
+TEST(Serve, Fault4StopsAtTheEarliestTextAndKeepsWhatDidNotBecomeOne) {
   const TestServer server;
   const std::string text = alone(server, "Tell", 60);
   ASSERT_GT(text.size(), 20u);
@@ -156,7 +159,7 @@ TEST(Serve, StopsAtTheEarliestTextAndKeepsWhatDidNotBecomeOne) {
   EXPECT_TRUE(server.is_idle());
 }
 
-TEST(Serve, GivesWholeCharactersAndLeavesOutWhatTheEndCuts) {
+TEST(Serve, Fault3GivesWholeCharactersAndLeavesOutWhatTheEndCuts) {
   const TestServer server;
   const std::string cycle = "a\xC3\xA9\xF0\x9F\x99\x82";  // one, two and four bytes
   server.model->logit = [cycle](std::int32_t before, std::int32_t last, std::int32_t token) {
@@ -199,7 +202,7 @@ TEST(Serve, DrawsChoicesBySeedsInARow) {
   }
 }
 
-TEST(Serve, GivesLogProbabilitiesInTheShapeOfTheEndpoint) {
+TEST(Serve, Fault6GivesLogProbabilitiesInTheShapeOfTheEndpoint) {
   const TestServer server;
   Json body = wants("likely", 8);
   body["logprobs"] = 0;
@@ -229,6 +232,55 @@ TEST(Serve, GivesLogProbabilitiesInTheShapeOfTheEndpoint) {
   chat.erase("logprobs");
   chat.erase("top_logprobs");
   EXPECT_TRUE(server.chat(chat).json()["choices"][0]["logprobs"].is_null());
+}
+
+// The prompt's tokens stand before the answer's, in the same four lists; nothing came before the
+// first.
+TEST(Serve, EchoesHowLikelyThePromptWas) {
+  const TestServer server({.batched_tokens = 7});  // read in chunks
+  const std::string prompt = "echo of a \xC3\xA9 prompt";
+  const std::vector<std::int32_t> ids = server.model->own_tokens.encode(prompt);
+  Json body = wants(prompt, 6);
+  body.update({{"echo", true}, {"logprobs", 2}, {"n", 2}});
+  for (int again = 0; again < 2; ++again) {  // nothing of it is left out as the cache has it
+    const Json answer = server.complete(body).json();
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], ids.size());
+    for (std::size_t choice = 0; choice < 2; ++choice) {
+      EXPECT_EQ(text_of(answer, choice), prompt + alone(server, prompt, 6));
+      const Json all = answer["choices"][choice]["logprobs"];
+      ASSERT_EQ(all["token_logprobs"].size(), ids.size() + 6);
+      for (const char* list : {"tokens", "text_offset", "top_logprobs"})
+        EXPECT_EQ(all[list].size(), ids.size() + 6) << list;
+      EXPECT_TRUE(all["token_logprobs"][0].is_null());
+      EXPECT_TRUE(all["top_logprobs"][0].is_null());
+      for (std::size_t i = 1; i < ids.size(); ++i) {
+        const auto expected = server.model->log_probabilities(std::span(ids).first(i));
+        EXPECT_NEAR(all["token_logprobs"][i].get<double>(),
+                    expected[static_cast<std::size_t>(ids[i])], 1e-5)
+            << i;
+        EXPECT_GE(all["top_logprobs"][i].size(), 2u);
+      }
+      EXPECT_EQ(all["text_offset"][ids.size()], num_characters(prompt));
+      EXPECT_LT(all["token_logprobs"][ids.size()].get<double>(), 0);
+    }
+  }
+  body = {{"prompt", prompt}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 0}};
+  for (const bool streams : {false, true}) {  // what measures of a text ask for
+    body["stream"] = streams;
+    const Answer answer = server.complete(body);
+    const Json logprobs =
+        streams ? streamed(answer).logprobs[0] : answer.json()["choices"][0]["logprobs"];
+    EXPECT_EQ(logprobs["tokens"].size(), ids.size());
+    EXPECT_EQ(streams ? streamed(answer).text : text_of(answer.json()), prompt);
+    if (streams) continue;
+    EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 0);
+    EXPECT_EQ(answer.json()["choices"][0]["finish_reason"], "length");
+  }
+  body["echo"] = false;
+  EXPECT_EQ(server.complete(body).status, 400);
+  body = {{"prompt", {ids[0]}}, {"max_tokens", 1}, {"echo", true}, {"logprobs", 1}};
+  EXPECT_EQ(server.complete(body).json()["choices"][0]["logprobs"]["tokens"].size(), 2u);
+  EXPECT_TRUE(server.is_idle());
 }
 
 TEST(Serve, PenalisesAndBiases) {
