@@ -82,12 +82,29 @@ local function metrics(served)
   return { ttft_s = served.ttft_s.mean, tpot_s = served.tpot_s.mean, throughput_tok_s = served.throughput_tok_s }
 end
 
--- The engine of a run with step times, and what its drafts turned out to be worth.
+-- Of the steps of requests that decode, the share with drafts, and how many of its drafts such a step passes.
+local function drafts_of(served)
+  local decodes, verified, accepted = 0, 0, 0
+  for _, loads in ipairs(step_fit.loads(served)) do
+    for _, load in ipairs(loads) do
+      decodes = decodes + (load.decodes and 1 or 0)
+      verified = verified + (load.drafts > 0 and 1 or 0)
+      accepted = accepted + load.accepted
+    end
+  end
+  return verified / decodes, verified > 0 and accepted / verified or 0
+end
+
+-- The engine of a run with step times, and what its drafts turned out to be worth: a look-up finds none for most steps,
+-- so that a rate of acceptance alone would have every step verify three and pass more than there are.
 local function twin_of(changes, cost, served)
   if not (changes and changes.speculative) then return deployment(changes, cost) end
   local all = shallow_copy(changes)
-  all.speculative = shallow_copy(changes.speculative)
-  all.speculative.acceptance = served.acceptance_ratio or 0
+  local drafts = shallow_copy(changes.speculative)
+  local found, passed = drafts_of(served)
+  drafts.found, drafts.acceptance = found, {}
+  for position = 1, drafts.num_tokens do drafts.acceptance[position] = passed / drafts.num_tokens end
+  all.speculative = drafts
   return deployment(all, cost)
 end
 

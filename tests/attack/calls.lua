@@ -114,7 +114,7 @@ M.functions = {
   ["ts.help_topic"] = one "models",
   ["ts.help_topics"] = one(),
   ["ts.engine"] = one { scheduler = "vllm_v1", max_num_seqs = 8, max_num_batched_tokens = 512, kv_blocks = 64,
-    speculative = { method = "ngram", num_tokens = 2, acceptance = { 0.5, 0.25 } } },
+    speculative = { method = "ngram", num_tokens = 2, acceptance = { 0.5, 0.25 }, found = 0.9 } },
   ["ts.traffic"] = one { rate_per_s = 5, num_requests = 20, prompt_tokens = { distribution = "lognormal", mean = 30,
     cv = 0.5, max = 60 }, output_tokens = 6, prefix_groups = 2, prefix_tokens = 16, seed = 3 },
   ["ts.deployment"] = function()

@@ -83,7 +83,7 @@ void set_ids(lua_State* L, const char* name, const std::vector<std::int64_t>& id
 }
 
 void push_step(lua_State* L, const StepRecord& step) {
-  lua_createtable(L, 0, 11);
+  lua_createtable(L, 0, 12);
   lua_kit::set_integer(L, "step", step.step);
   lua_kit::set_integer(L, "replica", step.replica);
   set_time(L, "start_s", step.start);
@@ -97,6 +97,17 @@ void push_step(lua_State* L, const StepRecord& step) {
     lua_rawseti(L, -2, ++place);
   }
   lua_setfield(L, -2, "scheduled");
+  lua_createtable(L, static_cast<int>(step.drafts.size()), 0);
+  place = 0;
+  for (const serving::DraftRecord& part : step.drafts) {
+    if (part.drafts == 0) continue;
+    lua_createtable(L, 0, 3);
+    lua_kit::set_integer(L, "request", part.request);
+    lua_kit::set_integer(L, "drafts", part.drafts);
+    lua_kit::set_integer(L, "accepted", part.accepted);
+    lua_rawseti(L, -2, ++place);
+  }
+  lua_setfield(L, -2, "verified");
   set_ids(L, "preempted", step.preempted);
   set_ids(L, "finished", step.finished);
   lua_kit::set_integer(L, "free_blocks", step.free_blocks);
@@ -228,8 +239,9 @@ const lua_kit::ObjectType<Served>& lua_kit::object_type<Served>() {
             "blocks, policy). What did not happen is nil"},
            {"steps", guarded<served_steps>, "(): table[]",
             "A row per step: step, replica (0-based), start_s, duration_s, scheduled (a list of "
-            "{ request, tokens }), preempted, finished, free_blocks, waiting, running, and limit, "
-            "which stopped admission (none, seats, tokens, blocks, policy)"},
+            "{ request, tokens }), verified (a list of { request, drafts, accepted }), preempted, "
+            "finished, free_blocks, waiting, running, and limit, which stopped admission (none, "
+            "seats, tokens, blocks, policy)"},
            {"series", guarded<served_series>, "(rows: integer?): table[]",
             "The state over time in equal stretches, 500 unless said: time_s, waiting, running, "
             "used_blocks, throughput_tok_s"},

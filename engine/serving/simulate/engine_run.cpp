@@ -50,6 +50,7 @@ EngineRun::EngineRun(const Replica& replica, const Traffic& traffic,
     core_.scheduler().keep_in_step(options.least_in_step);
   }
   if (const auto& speculative = replica.engine.speculative) {
+    found_ = speculative->found;
     rates_ = cumulative_rates(speculative->acceptance, speculative->num_tokens,
                               "speculative.acceptance");
   }
@@ -175,10 +176,11 @@ Ticks EngineRun::decides_at(Ticks asked) const {
 // How many drafts pass, and how many there are next.
 void EngineRun::guess(const BatchItem& item, std::int64_t number, Generated& g) const {
   if (options_.recorded == nullptr) {
+    const std::int64_t place = core_.ledger().progress(item.slot).output_tokens;
+    // By a draw of its own: whether drafts pass says nothing of whether there are any next.
+    if (found_ < 1 && draw_at(~options_.seed, item.request, place) >= found_) g.next_drafts = 0;
     if (item.drafts == 0) return;
-    const Ledger::Progress& p = core_.ledger().progress(item.slot);
-    g.accepted = std::min(item.drafts,
-                          accepted_drafts(options_.seed, item.request, p.output_tokens, rates_));
+    g.accepted = std::min(item.drafts, accepted_drafts(options_.seed, item.request, place, rates_));
     return;
   }
   const StepRecord* step = recorded_step(number);

@@ -163,6 +163,7 @@ class EngineRun {
   EngineCore core_;
   Stretches stretches_;
   std::vector<double> rates_;  ///< cumulative, of accepted drafts
+  double found_ = 1;           ///< share of steps after which there are any
   StageClocks stages_;
   std::priority_queue<LastStep, std::vector<LastStep>, std::greater<>> last_steps_;
   std::deque<Flight> flights_;  ///< of the core's works under way

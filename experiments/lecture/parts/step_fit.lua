@@ -1,20 +1,39 @@
 -- What a step of a model takes on this machine, as ts.deployment's step_cost has it: fitted by least squares to the
--- steps of runs that serve nothing else. Terms that come out negative are left out.
+-- steps of runs that serve nothing else. Terms that come out negative are left out. A row that logits are wanted of
+-- goes through the LM head and is drawn from, a token of a prompt does not: so a verified draft costs more than that.
 local M = {}
 
-local names = { "base_s", "per_token_s", "per_sequence_s", "per_context_token_s" }
-
--- Of each step its time and { 1, new tokens, requests, tokens in their KV caches before it }.
-local function add_rows(served, rows)
-  local computed = {}
-  for _, step in ipairs(served:steps()) do
-    local tokens, context = 0, 0
-    for _, part in ipairs(step.scheduled) do
-      tokens = tokens + part.tokens
-      context = context + (computed[part.request] or 0)
-      computed[part.request] = (computed[part.request] or 0) + part.tokens
+--- What each step of a run computed, without preemption: of each request in it the new tokens, how many were in its
+--- KV cache before, whether its prompt was through before (`decodes`) and is after it (`samples`), and its drafts.
+--- @return table[][]
+function M.loads(served)
+  local computed, prompts, loads = {}, served:prompts(), {}
+  for i, request in ipairs(served:requests()) do computed[i] = request.cached_tokens end
+  for i, step in ipairs(served:steps()) do
+    local verified = {}
+    for _, part in ipairs(step.verified) do verified[part.request] = part end
+    loads[i] = {}
+    for k, part in ipairs(step.scheduled) do
+      local at, drafts = part.request + 1, verified[part.request] or { drafts = 0, accepted = 0 }
+      local before, prompt = computed[at], #prompts[part.request + 1]
+      loads[i][k] = { tokens = part.tokens, context = before, decodes = before >= prompt,
+        samples = before + part.tokens >= prompt, drafts = drafts.drafts, accepted = drafts.accepted }
+      computed[at] = before + part.tokens - drafts.drafts + drafts.accepted
     end
-    if #step.scheduled > 0 then rows[#rows + 1] = { step.duration_s, { 1, tokens, #step.scheduled, context } } end
+  end
+  return loads
+end
+
+-- Of each step its time and { 1, new tokens, rows with logits, tokens in the KV caches before it }.
+local function add_rows(served, rows)
+  local steps = served:steps()
+  for i, loads in ipairs(M.loads(served)) do
+    local tokens, context, sampled = 0, 0, 0
+    for _, load in ipairs(loads) do
+      tokens, context = tokens + load.tokens, context + load.context
+      if load.samples then sampled = sampled + 1 + load.drafts end
+    end
+    if #loads > 0 then rows[#rows + 1] = { steps[i].duration_s, { 1, tokens, sampled, context } } end
   end
 end
 
@@ -54,8 +73,8 @@ local function fit(rows, used)
   return solve(a, b)
 end
 
---- @param runs table[] what ts.serve returned
---- @return table step_cost
+--- @param runs table[] what ts.serve returned, of a model that ran, with its steps
+--- @return function step_cost
 function M.of(runs)
   local rows, used = {}, { 1, 2, 3, 4 }
   for _, served in ipairs(runs) do add_rows(served, rows) end
@@ -63,9 +82,11 @@ function M.of(runs)
     local x, worst = fit(rows, used), nil
     for i in ipairs(used) do if x[i] < 0 and (not worst or x[i] < x[worst]) then worst = i end end
     if not worst then
-      local cost = {}
-      for i, p in ipairs(used) do cost[names[p]] = x[i] end
-      return cost
+      local cost = { 0, 0, 0, 0 }
+      for i, p in ipairs(used) do cost[p] = x[i] end
+      return function(step)
+        return cost[1] + cost[2] * step.tokens + cost[3] * step.num_sampled + cost[4] * step.context_tokens
+      end
     end
     table.remove(used, worst)
   end

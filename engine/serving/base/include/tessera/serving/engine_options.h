@@ -34,6 +34,9 @@ struct Speculation {
   /// [num_tokens]: share of drafts that are accepted up to and including this position, so the mean
   /// tokens per step are 1 + their sum; one number: of each token by itself, a a^2 a^3 ...
   std::vector<double> acceptance = {0.7, 0.5, 0.4, 0.3};
+  /// Share of steps after which there are drafts, of which acceptance then is: a look-up in the
+  /// text often finds none, and the next step verifies nothing.
+  double found = 1;
   double draft_base_s = 0;          ///< of drafting one token for a batch
   double draft_per_sequence_s = 0;  ///< of drafting one token, per request
 
@@ -147,6 +150,13 @@ struct Fields<serving::Speculation> {
            .max = 1,
            .option_type = "number|number[]",
            .default_text = "{0.7, 0.5, 0.4, 0.3}"}),
+      field<&S::found, NotInFiles>(
+          {.name = "found",
+           .doc =
+               "Share of a request's steps after which there are drafts: a look-up may find none",
+           .min = 0,
+           .max = 1,
+           .as_option = AsOption::defaulted}),
       field<&S::draft_base_s>({.name = "draft_base_s",
                                .doc = "Time of drafting one token for a batch; left out with a "
                                       "plan: derived from the model",
