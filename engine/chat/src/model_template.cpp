@@ -77,8 +77,13 @@ ModelTemplate of_gguf(const std::string& path) {
 
 }  // namespace
 
-ModelTemplate template_of_model(const std::string& path) {
+ModelTemplate template_of_model(const std::string& path, const std::string& file) {
   ModelTemplate found = file_kind(path) == FileKind::folder ? of_folder(path) : of_gguf(path);
+  if (!file.empty()) {
+    found.text = read_file(file, kMostBytes);
+    found.source = file;
+    return found;
+  }
   if (found.text.empty()) {
     throw Error(ErrorCode::not_found, "there is no chat template with the model in " +
                                           quote(path, 300) + "; give one with --chat-template");

@@ -40,11 +40,6 @@ void check_key(const HttpServer& server, const ServerOptions& options, bool has_
          options.host);
 }
 
-std::optional<chat::ChatTemplate> own_template(const ServerOptions& options) {
-  if (options.chat_template.empty()) return std::nullopt;
-  return chat::ChatTemplate(read_file(options.chat_template, kMiB), options.chat_template);
-}
-
 Premises premises_of(const ServeRequest& request, const serving::Replica& engine) {
   const lm::LanguageModel& model = *request.model;
   const std::string& path = model.request().path;
@@ -58,10 +53,9 @@ Premises premises_of(const ServeRequest& request, const serving::Replica& engine
   premises.in_stages = request.stages.has_value();
   model.tokens();  // a folder without any is refused here
   try {
-    const chat::ModelTemplate found = chat::template_of_model(path);
+    const auto found = chat::template_of_model(path, request.options.chat_template);
     premises.special = found.special;
-    premises.chat_template = own_template(request.options);
-    if (!premises.chat_template) premises.chat_template.emplace(found.text, found.source);
+    premises.chat_template.emplace(found.text, found.source);
   } catch (const Error& error) {
     if (!request.options.chat_template.empty()) throw;
     premises.why_no_chat = "no chats: " + error.message();
@@ -128,7 +122,8 @@ void write_step_log(const serving::Served& served, const std::string& path) {
 void check(const ServerOptions& options, bool has_key) {
   const HttpServer server(options.host, options.port, limits_of(options));
   check_key(server, options, has_key);
-  own_template(options);
+  const std::string& file = options.chat_template;
+  if (!file.empty()) chat::ChatTemplate(read_file(file, kMiB), file);
 }
 
 std::string serve(const ServeRequest& request) {

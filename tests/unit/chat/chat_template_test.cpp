@@ -199,6 +199,12 @@ TEST_F(ModelTemplates, AreFoundWithTheModel) {
   file("none/tokenizer_config.json", "{}");
   EXPECT_THAT(message_of([&] { template_of_model(path("none")); }, ErrorCode::not_found),
               HasSubstr("no chat template"));
+  // One of the user's has the model's tokens, also where the model has no template.
+  file("none/tokenizer_config.json", R"({"bos_token": "<b>"})");
+  const ModelTemplate given = template_of_model(path("none"), path("named/chat_template.jinja"));
+  EXPECT_EQ(given.text, "z\n");
+  EXPECT_EQ(given.source, path("named/chat_template.jinja"));
+  EXPECT_EQ(given.special.bos_token, "<b>");
 }
 
 }  // namespace

@@ -50,13 +50,14 @@ class ChatTemplate {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// The template that lies with a model.
+/// The template that lies with a model, or another in its place, and the model's special tokens.
 struct ModelTemplate {
   std::string text, source;
   SpecialTokens special = {};
 };
 /// @param path a folder with chat_template.jinja or tokenizer_config.json, or a GGUF file.
+/// @param file the template in place of the model's own; empty: that one
 /// @throws Error{not_found} where it has none
-ModelTemplate template_of_model(const std::string& path);
+ModelTemplate template_of_model(const std::string& path, const std::string& file = {});
 
 }  // namespace tessera::chat
