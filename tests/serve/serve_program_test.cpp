@@ -378,6 +378,55 @@ TEST_F(ServeTemplate, Fault8OneThatIsNotUnderstoodIsRefusedByName) {
   EXPECT_EQ(p.status, 0) << p.err;
 }
 
+// Its chats are as load generators write them: contents of parts, fields that are null.
+TEST_F(ServeTemplate, OfAUserLetsAModelWithoutOneChat) {
+  file("mine.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  const Process p = served({"--chat-template", path("mine.jinja")}, [&](auto port, pid_t) {
+    const Answer whole = ask(
+        port, post("/v1/completions", R"({"prompt":"the cat","max_tokens":9,"temperature":0})"));
+    const Answer stream = ask(
+        port, post("/v1/chat/completions",
+                   R"({"messages":[{"role":"user","content":[{"type":"text","text":"the cat"}]}],)"
+                   R"("max_completion_tokens":9,"temperature":0,"stop":null,"ignore_eos":true,)"
+                   R"("stream":true,"stream_options":{"include_usage":true}})"));
+    std::string text;
+    Json usage;
+    for (const std::string& event : events_of(stream.body)) {
+      if (event == "[DONE]") continue;
+      const Json json = Json::parse(event);
+      for (const Json& choice : json["choices"]) text += choice["delta"].value("content", "");
+      if (json.contains("usage") && json["usage"].is_object()) usage = json["usage"];
+    }
+    EXPECT_EQ(text, whole.json()["choices"][0]["text"]);
+    EXPECT_EQ(usage["completion_tokens"], 9) << stream.body;
+  });
+  EXPECT_EQ(p.status, 0) << p.err;
+}
+
+// An editor's plug-in: it opens a stream, has seen enough after three tokens and asks again.
+TEST(ServeProgram, AnEditorThatAsksAgainAndAgainLeavesNothing) {
+  constexpr int kTimes = 50;
+  const auto has_three = [](const std::string& in) {
+    int count = 0;
+    for (std::size_t at = 0; (at = in.find("data:", at)) != std::string::npos; at += 5) ++count;
+    return count >= 3;
+  };
+  const Process p = served({"--kv-blocks", "60"}, [&](auto port, pid_t) {
+    for (int i = 0; i < kTimes; ++i) {
+      Client client(port);
+      client.send(post("/v1/completions", R"({"prompt":"the cat","max_tokens":240,"temperature":0,)"
+                                          R"("ignore_eos":true,"stream":true})"));
+      EXPECT_TRUE(has_three(client.receive(has_three)));
+    }
+    EXPECT_TRUE(is_idle(port));
+    EXPECT_THAT(ask(port, get("/metrics")).body,
+                HasSubstr(fmt::format("vllm:request_success_total{{finished_reason=\"abort\","
+                                      "model_name=\"grammar-opt-5m\"}} {}\n",
+                                      kTimes)));
+  });
+  EXPECT_EQ(p.status, 0) << p.err;
+}
+
 class ServeRefuses : public FolderTest {
  protected:
   void refuses(std::vector<std::string> words, const std::string& why, int status = 1) {
