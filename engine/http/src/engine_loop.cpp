@@ -30,8 +30,11 @@ EngineLoop::EngineLoop(std::shared_ptr<const lm::LanguageModel> model,
   end_moment(0);
 }
 
+// The cache is as large as the machine allows, and its pages take longer to make than all else
+// that a start does: a thread makes them once requests can come, those first that are used first.
 void EngineLoop::run(const std::function<void()>& on_ready) {
   if (on_ready) on_ready();
+  touching_ = std::jthread([this](const std::stop_token& stop) { executor_.touch(stop); });
   while (wait()) take_moment();
 }
 

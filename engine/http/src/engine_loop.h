@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <thread>
 
 #include "engine.h"
 #include "tessera/run/live_clock.h"
@@ -28,6 +29,7 @@ class EngineLoop final : public Engine {
   run::WallClock clock_;
   serving::Log log_;
   run::LocalExecutor executor_;
+  std::jthread touching_;  ///< the caches, beside the first steps
   run::LiveEngine live_;
 };
 

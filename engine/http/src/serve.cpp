@@ -24,7 +24,8 @@ namespace tessera::http {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
-constexpr double kKvShare = 0.1;  // of the machine's memory
+constexpr double kKvShare = 0.1;   // of the machine's memory
+constexpr double kMostFree = 0.5;  // of what of it is free
 
 HttpServer::Limits limits_of(const ServerOptions& options) {
   return {.max_body = static_cast<std::size_t>(options.max_body_mib * kMiB),
@@ -76,8 +77,9 @@ serving::Replica engine_for(const ServeRequest& request) {
     const std::int64_t context =
         o.max_model_len > 0 ? o.max_model_len : model.shape().max_context_tokens;
     const double block_bytes = engine.kv_bytes_per_token * static_cast<double>(o.block_size);
-    const double share = kKvShare / (request.decoder ? 2 : 1);
-    const double fit = share * workers::machine_memory_bytes() / block_bytes;
+    const double room = std::min(kKvShare * workers::machine_memory_bytes(),
+                                 kMostFree * workers::free_memory_bytes());
+    const double fit = room / (request.decoder ? 2 : 1) / block_bytes;
     const std::int64_t most = o.max_num_seqs * ((context + o.block_size - 1) / o.block_size);
     engine.kv_blocks = std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1, most);
   }

@@ -45,7 +45,7 @@ class DecoderHeads final : public AttentionHeads {
 
   std::int64_t hidden_size() const override { return description_.shape.hidden_size; }
   std::int64_t cache_bytes() const override { return cache_.bytes(); }
-  void touch() override { cache_.touch(); }
+  void touch() override { cache_.touch({}); }
 
   void begin(std::span<const SequenceStep> batch) override {
     step_ = make_step(batch, description_, cache_.num_blocks(), cache_.block_size(), *backend_);

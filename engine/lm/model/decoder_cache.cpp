@@ -1,11 +1,13 @@
 #include "decoder_cache.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "latent_attention.h"
 #include "share.h"
 #include "tessera/core/error.h"
+#include "tessera/core/pages.h"
 #include "tessera/core/units.h"
 
 namespace tessera::lm {
@@ -120,14 +122,23 @@ float* DecoderCache::advance_state(std::int64_t index, const SequenceRows& rows)
   return reinterpret_cast<float*>(to + kCountBytes);
 }
 
-void DecoderCache::touch() {
+// A part of each array after the other: the blocks that come first in all layers, which are handed
+// out first.
+void DecoderCache::touch(const std::stop_token& stop) {
   if (!backend_->is_host()) return;
-  constexpr std::int64_t kPageBytes = 4096;
+  constexpr std::int64_t kAtOnce = 2 << 20;
+  std::int64_t longest = 0;
   for (const std::vector<Array>& arrays : arrays_) {
     for (const Array& array : arrays) {
-      auto* const bytes = static_cast<volatile std::byte*>(array.memory.get());
-      for (std::int64_t i = 0; i < array.block_bytes * num_blocks_; i += kPageBytes) {
-        bytes[i] = std::byte{0};
+      advise_huge_pages(array.block(0), array.block_bytes * num_blocks_);
+      longest = std::max(longest, array.block_bytes * num_blocks_);
+    }
+  }
+  for (std::int64_t at = 0; at < longest; at += kAtOnce) {
+    for (const std::vector<Array>& arrays : arrays_) {
+      for (const Array& array : arrays) {
+        if (stop.stop_requested()) return;
+        make_resident(array.block(0) + at, std::min(kAtOnce, array.block_bytes * num_blocks_ - at));
       }
     }
   }

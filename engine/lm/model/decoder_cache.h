@@ -23,7 +23,7 @@ class DecoderCache final : public KvCache {
   std::int64_t block_size() const override { return block_size_; }
   std::int64_t bytes() const override { return bytes_; }
 
-  void touch() override;
+  void touch(const std::stop_token& stop) override;
   std::int64_t block_bytes(std::int64_t first, std::int64_t last) const override;
   void read(std::span<const std::int32_t> blocks, std::int64_t first, std::int64_t last,
             std::span<std::byte> out) const override;

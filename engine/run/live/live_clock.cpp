@@ -11,10 +11,9 @@ constexpr std::chrono::milliseconds kLongestSleep(50);
 
 }  // namespace
 
-WallClock::WallClock() : start_(std::chrono::steady_clock::now()) {}
-
 void WallClock::wait_until(serving::Ticks time) {
-  const auto since = [&] { return std::chrono::steady_clock::now() - start_; };
+  if (!start_) start_ = std::chrono::steady_clock::now();
+  const auto since = [&] { return std::chrono::steady_clock::now() - *start_; };
   const auto left = std::chrono::nanoseconds(time / 1000) - since();
   if (left > left.zero()) {
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, kLongestSleep));

@@ -14,9 +14,7 @@ Drafter::Drafter(std::shared_ptr<const lm::LanguageModel> model, std::int64_t kv
     : model_(std::move(model)),
       block_size_(block_size),
       num_drafts_(num_drafts),
-      cache_(model_->make_cache(kv_blocks, block_size)) {
-  cache_->touch();
-}
+      cache_(model_->make_cache(kv_blocks, block_size)) {}
 
 // Of a request that decodes what it wrote ahead stays, as far as it was right.
 void Drafter::run(std::span<Part> parts) {

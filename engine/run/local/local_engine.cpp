@@ -11,15 +11,21 @@ namespace tessera::run {
 
 namespace {
 
+// Of the cache's pages many are used much later: what will be needed has to be there now.
 void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
-                  const std::string& path) {
-  const double bytes =
-      model.kv_bytes_per_token() * static_cast<double>(engine.kv_blocks * engine.engine.block_size);
-  if (bytes <= workers::machine_memory_bytes()) return;
+                  const lm::LanguageModel* draft_model, const std::string& path) {
+  const double drafts = draft_model != nullptr ? draft_model->kv_bytes_per_token() : 0;
+  const double block_bytes =
+      (model.kv_bytes_per_token() + drafts) * static_cast<double>(engine.engine.block_size);
+  const double bytes = block_bytes * static_cast<double>(engine.kv_blocks);
+  const double free_bytes = workers::free_memory_bytes();
+  if (bytes <= free_bytes) return;
   refuse(ErrorCode::out_of_range, path,
-         "{} KV blocks of {} tokens take {}, this machine has {}; give kv_blocks", engine.kv_blocks,
-         engine.engine.block_size, format_bytes(bytes),
-         format_bytes(workers::machine_memory_bytes()));
+         "{} KV blocks of {} tokens take {}, and {} of this machine's {} are free; give kv_blocks "
+         "= {} or fewer",
+         engine.kv_blocks, engine.engine.block_size, format_bytes(bytes), format_bytes(free_bytes),
+         format_bytes(workers::machine_memory_bytes()),
+         static_cast<std::int64_t>(free_bytes / block_bytes));
 }
 
 void check_drafts(const serving::Replica& engine, const lm::LanguageModel& model,
@@ -69,7 +75,7 @@ serving::Replica engine_of(const serving::Deployment& deployment, const lm::Lang
            model.shape().name, context, context);
   }
   if (most == 0) most = context;
-  check_memory(engine, model, path);
+  check_memory(engine, model, draft_model, path);
   return engine;
 }
 

@@ -26,7 +26,6 @@ LocalExecutor::LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Opt
       clock_(clock),
       model_times_(model_times),
       cache_(model_->make_cache(options_.kv_blocks, options_.block_size)) {
-  cache_->touch();
   if (options_.draft_model) {
     drafter_ = std::make_unique<Drafter>(options_.draft_model, options_.kv_blocks,
                                          options_.block_size, options_.num_drafts);
@@ -34,6 +33,11 @@ LocalExecutor::LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Opt
 }
 
 LocalExecutor::~LocalExecutor() = default;
+
+void LocalExecutor::touch(const std::stop_token& stop) {
+  cache_->touch(stop);
+  if (drafter_) drafter_->cache().touch(stop);
+}
 
 void LocalExecutor::gone(std::int64_t request) {
   drawings_.erase(request);

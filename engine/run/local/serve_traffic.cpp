@@ -65,6 +65,7 @@ class TrafficServer {
   }
 
   serving::Ran run() {
+    executor_.touch();
     arrivals_.begin();
     while (!stopped_) {
       const Ticks next = next_moment();

@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <optional>
+#include <string_view>
 
 #include "process.h"
 #include "tessera/core/error.h"
@@ -273,15 +276,47 @@ std::vector<Event> Pool::wait(double timeout_s) { return state_->wait(timeout_s)
 std::size_t Pool::withdraw() { return state_->withdraw(); }
 std::size_t Pool::num_open() const { return state_->num_open(); }
 
-double machine_memory_bytes() {
-  double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-                 static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  if (std::FILE* file = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
-    double limit = 0;
-    if (std::fscanf(file, "%lf", &limit) == 1 && limit > 0) bytes = std::min(bytes, limit);
-    std::fclose(file);
+namespace {
+
+/// The number after a name in a file of lines, a name each; empty: it is not there.
+std::optional<double> number_in(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    if (word != name) continue;
+    double number = 0;
+    if (file >> number) return number;
+    return std::nullopt;
   }
-  return bytes;
+  return std::nullopt;
+}
+
+/// The number that a file is, of the control group; empty: there is none, or no limit.
+std::optional<double> of_group(const std::string& name) {
+  std::ifstream file("/sys/fs/cgroup/" + name);
+  double number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+double machine_memory_bytes() {
+  const double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  const auto limit = of_group("memory.max");
+  return limit && *limit > 0 ? std::min(bytes, *limit) : bytes;
+}
+
+double free_memory_bytes() {
+  constexpr double kKiB = 1024;
+  const auto available = number_in("/proc/meminfo", "MemAvailable:");
+  double bytes = available ? *available * kKiB : machine_memory_bytes();
+  const auto limit = of_group("memory.max"), used = of_group("memory.current");
+  if (limit && used) {
+    const double files = number_in("/sys/fs/cgroup/memory.stat", "file").value_or(0);
+    bytes = std::min(bytes, *limit - *used + files);
+  }
+  return std::max(bytes, 0.0);
 }
 
 }  // namespace tessera::workers

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,9 +72,10 @@ class KvCache {
   virtual std::int64_t block_size() const = 0;
   virtual std::int64_t bytes() const = 0;
 
-  /// Has the system hand out all of its memory now, before anything is in it, so that no step waits
-  /// for that: blocks that nobody has touched cost the step that first does up to half of its time.
-  virtual void touch() {}
+  /// Has the system hand out all of its memory, or what it can until it is told to stop, so that no
+  /// step waits for that: blocks that nobody has touched cost the step that first does up to half
+  /// of its time. What is in the blocks stays, and steps may run meanwhile.
+  virtual void touch(const std::stop_token& /*stop*/ = {}) {}
 
   // Blocks as data, for swapping, copying on a write and handing a sequence to another process. In
   // memory of the program: layers [first, last), in each the blocks in the order of their names, of

@@ -120,5 +120,7 @@ class Pool {
 
 /// Bytes of memory that this machine, or the control group that the process is in, has.
 double machine_memory_bytes();
+/// What of it is free, or holds files that can be read again.
+double free_memory_bytes();
 
 }  // namespace tessera::workers

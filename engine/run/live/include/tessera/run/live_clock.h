@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "tessera/serving/ticks.h"
 
@@ -18,14 +19,13 @@ class LiveClock {
   serving::Ticks now_ = 0;
 };
 
-/// Passes by itself.
+/// Passes by itself, from the first wait on: what is made ready before that takes none of it.
 class WallClock final : public LiveClock {
  public:
-  WallClock();
   void wait_until(serving::Ticks time) override;
 
  private:
-  std::chrono::steady_clock::time_point start_;
+  std::optional<std::chrono::steady_clock::time_point> start_;
 };
 
 /// Passes as far as somebody waits.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -43,6 +44,9 @@ class LocalExecutor final : public SessionExecutor {
   LocalExecutor(std::shared_ptr<const lm::LanguageModel> model, Options options,
                 const LiveClock& clock, serving::StageClocks* model_times = nullptr);
   ~LocalExecutor() override;
+
+  /// Has the system hand out the memory of the caches, as lm::KvCache::touch does; on any thread.
+  void touch(const std::stop_token& stop = {});
 
   void launch(const serving::Work& work) override;
   std::optional<serving::Done> finished() override;
