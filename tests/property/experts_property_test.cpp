@@ -32,7 +32,7 @@ Json any_expert_kernel() {
   Json kernel{{"launch_s", real(1e-7, 1e-4)},  {"expert_s", real(1e-10, 1e-6)},
               {"memory_ratio", real(0.05, 1)}, {"moved_ratio", real(0.02, 20)},
               {"passed_ratio", real(1e-4, 5)}, {"blend", real(1.2, 8)},
-              {"wave_share", real(0.001, 1)}};
+              {"wave_share", real(0.001, 1)},  {"spread_s", real(1e-9, 1e-4)}};
   for (const char* tile : {"16", "32", "64", "128"}) {
     kernel[std::string("rate_ratio_") + tile] = real(0.001, 1);
     kernel[std::string("setup_s_") + tile] = real(1e-9, 1e-5);
@@ -51,6 +51,7 @@ OpQuery any_experts() {
   query.routing = *rc::gen::element(0.0, 1.0, kServingRouting, 1.2, real(0, kSteepestRouting));
   query.num_devices = *rc::gen::inRange(1, 1 + static_cast<int>(query.num_experts));
   query.tokens = std::exp(real(0, 11));
+  query.batch_size = *rc::gen::element(0.0, 1.0);
   return query;
 }
 

@@ -27,23 +27,31 @@ void sample(std::array<double, Size>& loads, double spread, double exponent, dou
   for (double& load : loads) load *= mean * Size / sum;
 }
 
-// The busiest of several devices gets so much more than the mean as the largest of that many
-// sums of independent loads, which are near normal.
 template <std::size_t Size>
-double busiest_share(const std::array<double, Size>& loads, double num_devices, double held) {
+double squared_variation(const std::array<double, Size>& loads) {
   double sum = 0, squares = 0;
   for (const double load : loads) sum += load, squares += load * load;
-  const double variation = std::sqrt(std::max(0.0, Size * squares / (sum * sum) - 1));
+  return std::max(0.0, Size * squares / (sum * sum) - 1);
+}
+
+// The busiest of several devices gets so much more than the mean as the largest of that many
+// numbers that are near normal, being sums of independent loads and of tokens that go by chance.
+double busiest_share(double num_devices, double squared_variation) {
+  if (num_devices == 1) return 1;
   const double largest_normal = 0.8 * std::pow(std::log(num_devices), 0.75);
-  return 1 + variation * largest_normal / std::sqrt(held);
+  return 1 + largest_normal * std::sqrt(squared_variation);
 }
 
 }  // namespace
 
-ExpertLoads::ExpertLoads(const OpQuery& query) : held_(query.num_experts / query.num_devices) {
+ExpertLoads::ExpertLoads(const OpQuery& query)
+    : held_(query.num_experts / query.num_devices),
+      tokens_(query.tokens),
+      dealt_(query.batch_size == 0) {
   const double rows = query.tokens * query.top_k, mean = rows / query.num_experts;
+  const double by_chance = dealt_ ? 0 : (query.num_devices - 1) / rows;  // of a device's rows
   if (query.routing == 0) {
-    loads_.fill(std::min(mean, query.tokens));
+    loads_.fill(std::min(mean * busiest_share(query.num_devices, by_chance), query.tokens));
     return;
   }
   // Fewer rows than experts spread otherwise than more do, and not less than the first of these: it
@@ -53,7 +61,7 @@ ExpertLoads::ExpertLoads(const OpQuery& query) : held_(query.num_experts / query
   double share = 1;
   if (query.num_devices > 1) {
     sample(loads_, std::max(few_rows, of_tokens), query.routing, mean);
-    share = busiest_share(loads_, query.num_devices, held_);
+    share = busiest_share(query.num_devices, squared_variation(loads_) / held_ + by_chance);
   }
   sample(loads_, rows > query.num_experts ? of_tokens : few_rows, query.routing, mean);
   // What an expert cannot take, because it would get a token twice, the others do.
@@ -73,17 +81,22 @@ double ExpertLoads::rows() const {
   return held_ * std::accumulate(loads_.begin(), loads_.end(), 0.0) / kNumGroups;
 }
 
+// Each token takes it or not, by its share of all.
+double ExpertLoads::visited(double load) const {
+  if (dealt_) return std::min(load, 1.0);
+  return 1 - std::pow(1 - std::min(1.0, load / tokens_), tokens_);
+}
+
 double ExpertLoads::touched() const {
   double sum = 0;
-  for (const double load : loads_) sum += std::min(load, 1.0);
+  for (const double load : loads_) sum += visited(load);
   return held_ * sum / kNumGroups;
 }
 
 double ExpertLoads::tiles(double tile_rows) const {
   double sum = 0;
-  // A load below one row is how often there is one.
   for (const double load : loads_) {
-    sum += load < 1 ? load : std::floor(load / tile_rows + kWholeTile);
+    sum += visited(load) * std::max(1.0, std::floor(load / tile_rows + kWholeTile));
   }
   return held_ * sum / kNumGroups;
 }

@@ -10,6 +10,8 @@
 namespace tessera::cost {
 namespace {
 
+constexpr std::string_view kSharedExpert = "shared_expert.";
+
 std::string fused_name(const std::string& name) {
   const auto ends_with = [&](std::string_view end) { return name.ends_with(end); };
   const auto prefix = name.substr(0, name.rfind('.') + 1);
@@ -97,9 +99,10 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   OpQuery query;
   query.op = Op::experts;
   query.dtype = dtype;
-  query.tokens = rows;
+  query.tokens = query.batch_size = rows;
   std::set<std::string> matrices;
   for (const LinearShape& linear : layer.linears) {
+    if (linear.name.starts_with(kSharedExpert)) query.routing = 0;
     if (!is_expert(linear)) continue;
     const bool down = linear.name == kExpertsDown;
     query.hidden_size = count(down ? linear.out_features : linear.in_features);
@@ -111,6 +114,18 @@ std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
   }
   static const std::set<std::string> all = {"experts.gate_proj", "experts.up_proj", kExpertsDown};
   return matrices == all ? std::optional(query) : std::nullopt;
+}
+
+std::optional<LinearShape> router_of(const LayerShape& layer) {
+  for (const LinearShape& linear : layer.linears) {
+    if (!is_expert(linear) || linear.name == kExpertsDown) continue;
+    LinearShape router;
+    router.name = "router";
+    router.in_features = linear.in_features;
+    router.out_features = linear.num_copies * linear.num_holders;
+    return router;
+  }
+  return std::nullopt;
 }
 
 void pad(OpQuery& experts, const KernelRule& rule) {

@@ -45,9 +45,13 @@ std::int64_t num_halves(const LayerShape& layer);
 bool is_spread(const LayerShape& layer);
 LayerShape without_experts(LayerShape layer);
 LayerShape experts_alone(LayerShape layer);
-/// Gate, up and down of all experts of a layer as one operation, where it has just these.
+/// Gate, up and down of all experts of a layer as one operation, where it has just these. Rows pick
+/// for themselves. Beside a shared expert all others are picked alike: the routers of such models
+/// (DeepSeek-V3's and GLM's, by a bias for each expert) are balanced while they are trained.
 std::optional<OpQuery> experts_query(const LayerShape& layer, double rows,
                                      const std::string& dtype);
+/// What the rows pick experts by: a matrix, in 16 bits and whole on each device; none: no experts.
+std::optional<LinearShape> router_of(const LayerShape& layer);
 
 /// Experts of an MXFP4 checkpoint as wide as the rule's kernel has them.
 void pad(OpQuery& experts, const KernelRule& rule);

@@ -56,10 +56,9 @@ class Profiled final : public ProfiledModel {
 
   Prediction experts(const LayerShape& shape, std::int32_t bitwidth,
                      const LayerWork& work) const override {
-    const LayerShape alone = experts_alone(shape);
-    if (!has_products(bitwidth)) return roofline_->experts(alone, bitwidth, work);
+    if (!has_products(bitwidth)) return roofline_->experts(experts_alone(shape), bitwidth, work);
     PredictionSum sum;
-    add_products(alone, bitwidth, rows_of(work), sum);
+    add_experts(shape, bitwidth, rows_of(work), sum);
     return sum.result("operator");
   }
 
@@ -379,25 +378,21 @@ class Profiled final : public ProfiledModel {
   /// Says whether experts are among them that were measured, with the activation between.
   bool add_products(const LayerShape& shape, std::int32_t bitwidth, double rows,
                     PredictionSum& sum) const {
-    OpQuery gemm;
-    gemm.dtype = dtype_of(bitwidth);
-    const std::string of_expert = experts_dtype_of(bitwidth);
-    const bool experts_added = add_experts(shape, rows, bitwidth, sum);
-    for (const LinearShape& linear : fused(shape)) {
-      if (experts_added && is_expert(linear)) continue;
-      const double touched = copies_touched(linear, rows);
-      gemm.m = rows * linear.mean_active() / touched;
-      gemm.n = touched * count(linear.out_features);
-      gemm.k = count(linear.in_features);
-      if (!is_expert(linear)) {
-        sum.add(op(gemm));
-      } else {
-        OpQuery grouped = gemm;
-        grouped.dtype = of_expert;
-        sum.add(of_experts(grouped));
-      }
+    for (const LinearShape& linear : fused(without_experts(shape))) {
+      sum.add(op(product(linear, dtype_of(bitwidth), rows)));
     }
-    return experts_added;
+    return add_experts(shape, bitwidth, rows, sum);
+  }
+
+  /// Rows that pass through a matrix; of experts, through those of them that rows reach.
+  static OpQuery product(const LinearShape& linear, std::string dtype, double rows) {
+    const double touched = copies_touched(linear, rows);
+    OpQuery gemm;
+    gemm.dtype = std::move(dtype);
+    gemm.m = rows * linear.mean_active() / touched;
+    gemm.n = touched * count(linear.out_features);
+    gemm.k = count(linear.in_features);
+    return gemm;
   }
 
   /// Whether products of the bitwidth were measured, or those that it expands its weights for.
@@ -426,16 +421,23 @@ class Profiled final : public ProfiledModel {
     return modelled(std::move(price));
   }
 
-  /// Adds the experts where they were measured, which are their products and the activation
-  /// between, and says whether it did.
-  bool add_experts(const LayerShape& shape, double rows, std::int32_t bitwidth,
+  /// Adds the experts, if any, and what picks them, which no table of experts has in it. Says
+  /// whether they were measured, which is with the activation between.
+  bool add_experts(const LayerShape& shape, std::int32_t bitwidth, double rows,
                    PredictionSum& sum) const {
-    if (!has_experts(shape)) return false;
+    const auto router = router_of(shape);
+    if (!router) return false;
+    sum.add(op(product(*router, dtype_of(16), rows)));
     auto query = experts_query(shape, rows, experts_dtype_of(bitwidth));
-    if (!query || experts_part(*query) == nullptr) return false;
-    if (const KernelRule* rule = kernels_.find(profile_->device, bitwidth)) pad(*query, *rule);
-    sum.add(op(*query));
-    return true;
+    if (query && experts_part(*query) != nullptr) {
+      if (const KernelRule* rule = kernels_.find(profile_->device, bitwidth)) pad(*query, *rule);
+      sum.add(op(*query));
+      return true;
+    }
+    for (const LinearShape& linear : fused(experts_alone(shape))) {
+      sum.add(of_experts(product(linear, experts_dtype_of(bitwidth), rows)));
+    }
+    return false;
   }
 
   /// Where no experts were measured. Runtimes multiply those that the rows touch in one grouped

@@ -33,11 +33,13 @@ local ungated = {
 -- experts a device has, and of which inner size. Without one it takes a guess at them: 1.5 to 2 times as long on A100.
 -- `kernels`: of a dtype with several, the one that vLLM chooses for experts that are not spread over devices; false:
 -- none.
--- `also`: of a dtype that was measured of few shapes, other points of the same kernel: MXFP4 with activations of 16
--- bits has a scale for 32 weights where INT4 has one for 128, 4.25 bits for 4.1. FlashInfer's kernels are
--- TensorRT-LLM's. MXFP4 under vLLM on H200 is Marlin, which runs where Triton's kernels for gpt-oss are not there or
--- not asked for; it expands INT4 as it does MXFP4, and of that experts like DeepSeek's were measured, of MXFP4 a layer
--- of 896 of which a token picks 16: fitted with it, steps of few requests of gpt-oss come out 0.25 ms shorter.
+-- `also`: of a dtype that was measured of few shapes, or of another kernel, other points of the same kernel: MXFP4
+-- with activations of 16 bits has a scale for 32 weights where INT4 has one for 128, 4.25 bits for 4.1. FlashInfer's
+-- kernels are TensorRT-LLM's. MXFP4 under vLLM on H200 is Marlin, which runs where Triton's kernels for gpt-oss are not
+-- there or not asked for; it expands INT4 as it does MXFP4, and of that experts like DeepSeek's were measured, of MXFP4
+-- a layer of 896 of which a token picks 16: fitted with it, steps of few requests of gpt-oss come out 0.25 ms shorter.
+-- MXFP4 under TensorRT-LLM on H200 is OpenAI's Triton kernels, which its servers of gpt-oss are told to run and vLLM's
+-- table has; TensorRT-LLM's own, CUTLASS, take a third longer with prompts and two thirds longer with one row.
 --
 -- Left out: FP8 of one scale per tensor under vLLM on H200, which takes 8 times as long as its weights take to be
 -- read, whatever the size, and longer than BF16, so that nobody serves with it. NVFP4 under TensorRT-LLM on B200: the
@@ -50,7 +52,16 @@ M.sources = {
   h200_trtllm = {
     path = "h200_sxm/moe_perf.csv", device = "H200-141G", runtime = "TensorRT-LLM 1.2.0rc5",
     dtypes = { "bfloat16", "fp8", "fp8_block", "int4_wo", "w4a16_mxfp4" }, rows_on_first = true,
-    also = { int4_wo = { source = "h200_trtllm", dtype = "w4a16_mxfp4" } },
+    kernels = { w4a16_mxfp4 = false },
+    also = {
+      int4_wo = { source = "h200_cutlass", dtype = "w4a16_mxfp4" },
+      w4a16_mxfp4 = { source = "h200_triton", dtype = "w4a16_mxfp4" },
+    },
+  },
+  h200_cutlass = { path = "h200_sxm/moe_perf.csv", runtime = "TensorRT-LLM 1.2.0rc5", rows_on_first = true },
+  h200_triton = {
+    path = "h200_sxm/vllm_0.24.0/moe_perf.csv", runtime = "vLLM 0.24.0, OpenAI's Triton kernels",
+    kernels = { w4a16_mxfp4 = "vllm_gptossmxfp4moe_triton_oaitritonmxfp4expertsmonolithic" },
   },
   b200_trtllm = {
     path = "b200_sxm/moe_perf.csv", device = "B200-180G", runtime = "TensorRT-LLM 1.3.0rc20",

@@ -115,10 +115,7 @@ return runs.experiment {
   rows = rows, quick = 8,
   groups = {
     { name = "one server", metrics = { tpot = true, request_rate = true }, targets = targets,
-      keep = function(row) return row.replicas == 1 end,
-      differs = { tpot = { why = "experts of 4 bits on RTX 5090 come out a quarter too slow, GLM-4.6 in FP8 on eight "
-        .. "GPUs a quarter too fast; a full cache of an A100 takes 30 % longer than priced",
-        here = { 0.09, 0.17 } } } },
+      keep = function(row) return row.replicas == 1 end },
     { name = "several behind a proxy", metrics = { tpot = true, request_rate = true }, targets = targets,
       keep = function(row) return row.replicas > 1 end,
       differs = {

@@ -7,7 +7,9 @@
 #include "devices.h"
 #include "expect_error.h"
 #include "tessera/core/error.h"
+#include "tessera/core/files.h"
 #include "tessera/core/json.h"
+#include "tessera/core/model_shape.h"
 #include "tessera/cost/fit.h"
 #include "tessera/cost/profile.h"
 
@@ -114,6 +116,39 @@ TEST(ExpertLoads, MeetWhereTheyFollowAPowerLaw) {
   EXPECT_NEAR(touched(1024, 1.01, 256), 0.91, 0.02);
 }
 
+// Tokens that pick for themselves reach fewer than as many that are dealt out: of 128 even experts
+// 128 (1 - (1 - 8 / 128) ^ 16), not all; by a power law less than both.
+TEST(ExpertLoads, MeetWhereTokensPickForThemselves) {
+  const auto touched = [](double tokens, double routing, bool pick) {
+    OpQuery query = experts_of(tokens, routing);
+    if (pick) query.batch_size = tokens;
+    return (work_of(h200(), query).bytes - tokens * kHidden * 4) / (kMatrices * 2);
+  };
+  EXPECT_NEAR(touched(16, 0, false), 128, 1e-6);
+  EXPECT_NEAR(touched(16, 0, true), 128 * (1 - std::pow(1 - 8 / 128.0, 16)), 1e-6);
+  EXPECT_NEAR(touched(1, 1.01, true), 8, 1e-6);
+  for (const double tokens : {2.0, 8.0, 32.0, 128.0}) {
+    EXPECT_LT(touched(tokens, 1.01, true), 0.96 * touched(tokens, 1.01, false)) << tokens;
+    EXPECT_LT(touched(tokens, 1.01, true), touched(tokens, 0, true)) << tokens;
+  }
+  // All of them have rows either way.
+  EXPECT_NEAR(touched(4096, 0, true), 128, 1e-6);
+}
+
+// Of 16 and of 1,024 tokens that pick 8 of 256 even experts on 8 devices the busiest has 1.36 and
+// 1.04 times the mean of the rows, as sampled; dealt out, the mean.
+TEST(ExpertLoads, GoToDevicesByChance) {
+  const auto share = [](double tokens, bool pick) {
+    OpQuery query = experts_of(tokens, 0, 8);
+    query.num_experts = 256;
+    if (pick) query.batch_size = tokens;
+    return work_of(h200(), query).flop / (2 * tokens * kMatrices);
+  };
+  EXPECT_NEAR(share(16, false), 1, 1e-9);
+  EXPECT_NEAR(share(16, true), 1.36, 0.05);
+  EXPECT_NEAR(share(1024, true), 1.04, 0.01);
+}
+
 // Sampled 300 times, the busiest of 4 and 8 devices has 1.20 and 1.39 times the mean.
 TEST(ExpertLoads, AreOfTheBusiestDevice) {
   const auto share = [](double devices) {
@@ -154,6 +189,55 @@ TEST(ExpertsModel, FindsItsKernelAgain) {
   between.routing = 1.01;
   EXPECT_EQ(predict(part, between).seconds.provenance, Provenance::fitted);
   EXPECT_NEAR(part.model->seconds(between) / truth->seconds(between), 1, 0.06);
+}
+
+// What finds a device's own rows is launched however few there are; one device has no such launch.
+TEST(ExpertsModel, TakesLongerToStartWhereOthersHoldExpertsToo) {
+  Json spread = kernel();
+  spread["spread_s"] = 30e-6;
+  const auto truth = model_of(h200(), spread), plain = model_of(h200(), kernel());
+  EXPECT_EQ(truth->seconds(experts_of(4)), plain->seconds(experts_of(4)));
+  const OpQuery shared = experts_of(4, 0, 8);
+  EXPECT_NEAR(truth->seconds(shared) - plain->seconds(shared), 30e-6, 1e-8);
+  const Json found = fitted(*truth).parts.front().model->coefficients().at("kernel");
+  EXPECT_NEAR(found.at("spread_s").get<double>(), 30e-6, 3e-6);
+  // Points of single devices say nothing of it, and their file neither.
+  std::vector<Sample> single;
+  for (const Sample& sample : samples_of(*truth)) {
+    if (sample.query.num_devices == 1) single.push_back(sample);
+  }
+  const auto alone = find_fit_method(Op::experts, "experts").fit(h200(), single, nullptr);
+  EXPECT_FALSE(alone->coefficients().at("kernel").contains("spread_s"));
+}
+
+// Rows of a step pick for themselves, beside a shared expert evenly; what they pick by is a product
+// in 16 bits whatever the experts have.
+TEST(ExpertsModel, OfALayerIsPickedByARouter) {
+  const DataFolders folders({std::string(TESSERA_SOURCE_DIR) + "/datasets"});
+  const KernelSet kernels = find_kernel_set("vllm", folders);
+  const auto model = make_profiled(find_profile("H200-141G", "vllm", folders), kernels);
+  const auto layer_of = [&](const char* name) {
+    const std::string path = folders.require("models", name);
+    return model_from_json(read_json_file(path), path).layer_classes.back();
+  };
+  const auto check = [&](const LayerShape& layer, double num_experts, double routing) {
+    OpQuery experts, router;
+    experts.op = Op::experts;
+    experts.dtype = router.dtype = "bfloat16";
+    experts.tokens = experts.batch_size = router.m = 16;
+    experts.num_experts = router.n = num_experts;
+    experts.routing = routing;
+    for (const LinearShape& linear : layer.linears) {
+      if (linear.name != "experts.up_proj") continue;
+      experts.hidden_size = router.k = static_cast<double>(linear.in_features);
+      experts.inner_size = static_cast<double>(linear.out_features);
+      experts.top_k = static_cast<double>(linear.num_active);
+    }
+    const double parts_s = model->op(experts).seconds.value + model->op(router).seconds.value;
+    EXPECT_NEAR(model->experts_s(layer, 16, {Phase::decode, 16, 1, 100}), parts_s, 1e-12);
+  };
+  check(layer_of("qwen3-30b-a3b"), 128, kServingRouting);
+  check(layer_of("glm-4.5-air"), 128, 0);
 }
 
 TEST(ExpertsModel, ComesBackFromItsFile) {

@@ -20,7 +20,7 @@ constexpr std::array<double, kNumExpertTiles> kTileRows = {16, 32, 64, 128};
 constexpr double kTileColumns = 128;
 
 // Indices of the shared parameters; then one rate share and one set-up time per tile.
-enum Shared { kLaunch, kEachExpert, kMemoryRatio, kMoved, kPassed, kBlend, kWaveShare };
+enum Shared { kLaunch, kEachExpert, kMemoryRatio, kMoved, kPassed, kBlend, kWaveShare, kSpread };
 constexpr int kFirstRate = ExpertKernel::kNumShared;
 constexpr int kFirstSetup = kFirstRate + kNumExpertTiles;
 
@@ -38,6 +38,7 @@ constexpr std::array<Parameter, ExpertKernel::kNumParameters> kParameters = {{
     {"passed_ratio", 0.5, 1e-4, 100},
     {"blend", 3, 1.2, 8},
     {"wave_share", 0.5, 1e-3, 1},
+    {"spread_s", 5e-6, 1e-9, 1e-2},
     {"rate_ratio_16", 0.2, 1e-3, 1},
     {"rate_ratio_32", 0.35, 1e-3, 1},
     {"rate_ratio_64", 0.5, 1e-3, 1},
@@ -97,6 +98,7 @@ ExpertWork expert_work(const ExpertRates& rates, const OpQuery& q) {
   const double row_bytes = (2 * q.hidden_size + 3 * q.inner_size) * kFp16Bytes;
   ExpertWork work;
   work.held = q.num_experts / q.num_devices;
+  work.spread = q.num_devices > 1 ? 1 : 0;
   work.bytes =
       loads.touched() * kMatricesOfExpert * q.hidden_size * q.inner_size * rates.weight_bytes +
       rows * ((q.hidden_size + q.inner_size) * rates.activation_bytes +
@@ -133,8 +135,8 @@ double ExpertKernel::seconds(const ExpertRates& rates, const ExpertWork& work) c
   const double blend = values_[kBlend];
   const double both =
       more * std::pow(std::pow(read_s / more, blend) + std::pow(tiled / more, blend), 1 / blend);
-  return values_[kLaunch] + values_[kEachExpert] * work.held + both +
-         (values_[kMoved] * work.moved + values_[kPassed] * work.passed) / rates.bytes_per_s;
+  return values_[kLaunch] + values_[kSpread] * work.spread + values_[kEachExpert] * work.held +
+         both + (values_[kMoved] * work.moved + values_[kPassed] * work.passed) / rates.bytes_per_s;
 }
 
 ExpertKernel::Vector ExpertKernel::typical() {
@@ -153,15 +155,21 @@ ExpertKernel::Vector ExpertKernel::bounded(const Vector& logarithms) {
 
 Eigen::MatrixXd ExpertKernel::all_directions() {
   Eigen::MatrixXd result = Eigen::MatrixXd::Identity(kNumParameters, kNumParameters);
-  result(kPassed, kPassed) = 0;
+  result(kPassed, kPassed) = result(kSpread, kSpread) = 0;
   return result;
 }
 
-Eigen::MatrixXd ExpertKernel::passing_direction() { return directions({{kPassed}}); }
+Eigen::MatrixXd ExpertKernel::spread_directions() { return directions({{kPassed}, {kSpread}}); }
+
+ExpertKernel ExpertKernel::on_one_device() const {
+  Vector values = values_;
+  values[kSpread] = kParameters[kSpread].least;
+  return ExpertKernel(values);
+}
 
 Eigen::MatrixXd ExpertKernel::donor_directions() {
   std::vector<std::vector<int>> groups = {
-      {kLaunch, kEachExpert}, {kMemoryRatio}, {kMoved, kPassed}, {}};
+      {kLaunch, kEachExpert, kSpread}, {kMemoryRatio}, {kMoved, kPassed}, {}};
   for (int i = 0; i < kNumExpertTiles; ++i) {
     groups[0].push_back(kFirstSetup + i);
     groups[3].push_back(kFirstRate + i);
@@ -171,7 +179,10 @@ Eigen::MatrixXd ExpertKernel::donor_directions() {
 
 Json ExpertKernel::coefficients() const {
   Json json;
-  for (int i = 0; i < kNumParameters; ++i) json[kParameters[i].name] = values_[i];
+  for (int i = 0; i < kNumParameters; ++i) {
+    const bool unsaid = i == kSpread && values_[i] <= kParameters[i].least;
+    if (!unsaid) json[kParameters[i].name] = values_[i];
+  }
   return json;
 }
 
@@ -179,8 +190,10 @@ ExpertKernel ExpertKernel::read(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   Vector values;
   for (int i = 0; i < kNumParameters; ++i) {
-    const Parameter& parameter = kParameters[i];
-    values[i] = fields.number(parameter.name, parameter.least, parameter.most);
+    const auto& [name, typical, least, most] = kParameters[i];
+    // Of a kernel that was measured on one device at a time there is nothing to say of several.
+    values[i] =
+        i == kSpread ? fields.number(name, least, most, least) : fields.number(name, least, most);
   }
   fields.finish();
   return ExpertKernel(values);

@@ -24,6 +24,7 @@ inline constexpr int kNumExpertTiles = 4;
 /// What a query asks of a device, whatever the kernel reaches there.
 struct ExpertWork {
   double held = 0;    ///< experts
+  double spread = 0;  ///< 1 where other devices hold experts of the layer too
   double bytes = 0;   ///< weights of the experts touched, rows in and out of both products
   double moved = 0;   ///< bytes of rows that are gathered, activated and added up again
   double passed = 0;  ///< the same of rows that experts of other devices take
@@ -36,13 +37,14 @@ struct ExpertWork {
 };
 ExpertWork expert_work(const ExpertRates& rates, const OpQuery& query);
 
-/// A grouped kernel: its launches, what it does for each expert to find its rows, the rows that are
+/// A grouped kernel: its launches, and those that find a device's own rows where experts are spread
+/// over several, what it does for each expert to find its rows, the rows that are
 /// gathered and put back, and of the two products the weights that are read or the tiles that are
 /// worked off in waves over the SMs, whichever is more, by the best of a few tile sizes. A sum and
 /// a minimum of what never falls when tokens grow.
 class ExpertKernel {
  public:
-  static constexpr int kNumShared = 7;
+  static constexpr int kNumShared = 8;
   static constexpr int kNumParameters = kNumShared + 2 * kNumExpertTiles;
   using Vector = Eigen::Matrix<double, kNumParameters, 1>;
 
@@ -56,10 +58,12 @@ class ExpertKernel {
   /// Of any logarithms, the values within their bounds.
   static Vector bounded(const Vector& logarithms);
   /// Moves of the parameters: all at once, those of another device's kernel, which scale together,
-  /// and the one that only several devices show.
+  /// and those that only several devices show.
   static Eigen::MatrixXd all_directions();
   static Eigen::MatrixXd donor_directions();
-  static Eigen::MatrixXd passing_direction();
+  static Eigen::MatrixXd spread_directions();
+  /// As none of several devices was measured.
+  ExpertKernel on_one_device() const;
 
   Json coefficients() const;
   /// @throws Error naming the coefficient that is missing or outside its range.

@@ -91,9 +91,10 @@ std::unique_ptr<Experts> fit_experts(const Device& device, const std::vector<Sam
   const ExpertKernel first = moved(ExpertKernel(ExpertKernel::typical()), rates,
                                    points_of(rates, alone.empty() ? shared : alone),
                                    ExpertKernel::all_directions(), kPrecision);
-  return rounded_model(
-      device, dtype,
-      moved(first, rates, points_of(rates, shared), ExpertKernel::passing_direction(), kPrecision));
+  const ExpertKernel all = shared.empty() ? first.on_one_device()
+                                          : moved(first, rates, points_of(rates, shared),
+                                                  ExpertKernel::spread_directions(), kPrecision);
+  return rounded_model(device, dtype, all);
 }
 
 std::unique_ptr<Experts> scale_experts(const Device& device, const std::vector<Sample>& samples,
