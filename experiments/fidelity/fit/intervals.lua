@@ -5,7 +5,8 @@
 --
 -- Conformal by whole groups, a group being a model on a kind of GPU at a bitwidth in one experiment: the logarithm of
 -- measured over predicted has its quantiles, each group counting alike, and the interval is stretched about the middle
--- until it holds four of five runs of a group that it has not seen, the mean over all groups left out one by one.
+-- until it holds four of five runs of a group that it has not seen, the mean over all groups left out one by one. How
+-- often it holds is said of groups that neither the quantiles nor the stretch have seen.
 -- Classes are told apart by kernel set, whether the very chip was measured, and bitwidth; where there are few groups,
 -- by less.
 
@@ -16,7 +17,7 @@ local M = {}
 -- Of fidelity/serving, whose runs count.
 M.experiments = { "accelmark", "blis", "field", "kubecon", "llama70b", "ray_pd", "silicon", "vllm_requests" }
 
-local share = 0.8
+local share, least_held, most_held = 0.8, 0.75, 0.95
 local least_groups = 5 -- of a class
 local most_stretch = 2.5 -- what needs more says nothing: a wider class does
 local metrics = { { "tpot", "_s" }, { "ttft", "_s" }, { "request_rate", "_per_s" } }
@@ -89,35 +90,57 @@ local function bounds(quantile, stretch)
   return middle - stretch * (middle - low), middle + stretch * (high - middle)
 end
 
+local function share_inside(values, low, high)
+  local inside = 0
+  for _, value in ipairs(values) do inside = inside + (value >= low and value <= high and 1 or 0) end
+  return inside / #values
+end
+
 -- Share of a group's runs that the others' interval holds, the mean over groups.
 local function held(groups, names, others, stretch)
   local sum = 0
-  for _, name in ipairs(names) do
-    local low, high = bounds(others[name], stretch)
-    local inside = 0
-    for _, value in ipairs(groups[name]) do inside = inside + (value >= low and value <= high and 1 or 0) end
-    sum = sum + inside / #groups[name]
-  end
+  for _, name in ipairs(names) do sum = sum + share_inside(groups[name], bounds(others[name], stretch)) end
   return sum / #names
 end
 
-local function rounded(value) return tonumber(("%.3g"):format(value)) end
-
--- The interval of a class, or nil where its groups are too few or too unlike.
-local function interval(errors)
-  local groups, names = by_group(errors)
-  if #names < least_groups then return nil end
+-- The least stretch that holds enough; nil where even the most does not.
+local function stretch_of(groups, names)
   local others = {}
   for _, name in ipairs(names) do others[name] = quantiles(groups, names, name) end
   for step = 0, math.floor((most_stretch - 1) / 0.05 + 0.5) do
     local stretch = 1 + 0.05 * step
-    local ratio = held(groups, names, others, stretch)
-    if ratio >= share then
-      local low, high = bounds(quantiles(groups, names), stretch)
-      return { low_ratio = rounded(math.exp(low)), high_ratio = rounded(math.exp(high)), num_groups = #names,
-        num_runs = #errors, held_ratio = rounded(ratio) }
+    if held(groups, names, others, stretch) >= share then return stretch end
+  end
+end
+
+-- Share of the runs of groups that the whole procedure has not seen, stretch and all, over those whose others make an
+-- interval.
+local function held_unseen(groups, names)
+  local sum, number = 0, 0
+  for i, name in ipairs(names) do
+    local others = {}
+    for k, other in ipairs(names) do if k ~= i then others[#others + 1] = other end end
+    local stretch = stretch_of(groups, others)
+    if stretch then
+      sum = sum + share_inside(groups[name], bounds(quantiles(groups, others), stretch))
+      number = number + 1
     end
   end
+  return number > 0 and sum / number or 0
+end
+
+local function rounded(value) return tonumber(("%.3g"):format(value)) end
+
+-- The interval of a class, or nil where its groups are too few or too unlike: unseen ones have to be held about as
+-- often as those that it is stretched for.
+local function interval(errors)
+  local groups, names = by_group(errors)
+  local stretch = #names >= least_groups and stretch_of(groups, names)
+  local held_ratio = stretch and held_unseen(groups, names) or 0
+  if held_ratio < least_held or held_ratio > most_held then return nil end
+  local low, high = bounds(quantiles(groups, names), stretch)
+  return { low_ratio = rounded(math.exp(low)), high_ratio = rounded(math.exp(high)), num_groups = #names,
+    num_runs = #errors, held_ratio = rounded(held_ratio) }
 end
 
 -- Errors of a metric by class.
