@@ -421,8 +421,7 @@ class Profiled final : public ProfiledModel {
     return modelled(std::move(price));
   }
 
-  /// Adds the experts, if any, and what picks them, which no table of experts has in it. Says
-  /// whether they were measured, which is with the activation between.
+  /// Adds the experts and what picks them, which no table of experts has in it; says the same.
   bool add_experts(const LayerShape& shape, std::int32_t bitwidth, double rows,
                    PredictionSum& sum) const {
     const auto router = router_of(shape);
@@ -440,10 +439,9 @@ class Profiled final : public ProfiledModel {
     return false;
   }
 
-  /// Where no experts were measured. Runtimes multiply those that the rows touch in one grouped
-  /// kernel: a product of all their columns reads as many weights and does as much arithmetic.
-  /// Routing, sorting and gathering the rows cost a start, and the arithmetic reaches less of the
-  /// peak. The error of dense products says nothing of this.
+  /// Where no experts were measured. Runtimes multiply those that rows touch in one grouped kernel:
+  /// a product of all their columns reads as many weights and does as much arithmetic. Sorting and
+  /// gathering rows cost a start, it reaches less of the peak, and has no dense product's error.
   Prediction of_experts(const OpQuery& gemm) const {
     Prediction price = op(gemm);
     const double compute_s = work_of(profile_->device, gemm).compute_s();
