@@ -24,7 +24,7 @@ inline bool valid(const KvBlocks& b) {
 inline bool valid(const AttentionForm& form, const KvBlocks& blocks) {
   return form.num_heads > 0 && form.num_heads % blocks.num_kv_heads == 0 &&
          valid_shape(form.num_heads, blocks.head_dim) && std::isfinite(form.scale) &&
-         form.softcap >= 0 && std::isfinite(form.softcap) && form.window >= 0;
+         form.softcap >= 0 && std::isfinite(form.softcap) && form.window >= 0 && form.chunk >= 0;
 }
 
 /// Its tables are there; what is in them is another question.

@@ -33,8 +33,10 @@ struct AttentionTask {
   }
   /// The first position that a row sees; the last is its own.
   TESSERA_KERNELS_INLINE std::int64_t first_key(std::int64_t row) const {
-    const std::int64_t first = position(row) + 1 - form.window;
-    return form.window == 0 || first < 0 ? 0 : first;
+    const std::int64_t own = position(row);
+    const std::int64_t in_window = form.window == 0 ? 0 : own + 1 - form.window;
+    const std::int64_t in_chunk = form.chunk == 0 ? 0 : own - own % form.chunk;
+    return in_window > in_chunk ? in_window : in_chunk;
   }
   TESSERA_KERNELS_INLINE const float* query(std::int64_t row) const {
     return queries + row / group() * stride + head(row) * blocks.head_dim;

@@ -121,6 +121,9 @@ TEST(CudaAttention, IsNearTheDefinitionForEveryForm) {
       form.alibi_slopes = c.alibi ? slopes.data() : nullptr;
       expect_definition(cache, batch, form);
       if (::testing::Test::HasFatalFailure()) return;
+      form.chunk = 100;
+      expect_definition(cache, batch, form);
+      if (::testing::Test::HasFatalFailure()) return;
     }
   });
 }

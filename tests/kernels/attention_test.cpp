@@ -120,6 +120,12 @@ TEST(PagedAttention, IsNearTheDefinitionForEveryForm) {
     form.sinks = sinks.data();
     expect_definition(cache, batch, form);
     if (::testing::Test::HasFatalFailure()) return;
+    // Chunks: within a tile of keys, across two, and longer than all.
+    for (const std::int64_t chunk : {7, 70, 1000}) {
+      form.chunk = chunk;
+      expect_definition(cache, batch, form);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
   }
 }
 
@@ -139,10 +145,12 @@ TEST(PagedAttention, GivesTheSameBitsInAnyChunksBatchesAndThreads) {
   test::for_each_isa([](const std::string& isa) {
     for (const KvType type : kTypes) {
       for (const std::int64_t window : {0, 50}) {
+        const std::int64_t seen_chunk = window > 0 ? 0 : 37;
         const std::int64_t tokens = isa == "scalar" ? 90 : 300, head_dim = window > 0 ? 64 : 40;
         const KvCache cache({type, 16, 2, head_dim}, {tokens, 90}, 50);
         AttentionForm form = form_of(6, head_dim);
         form.window = window;
+        form.chunk = seen_chunk;
         const std::vector<float> whole = in_chunks(cache, tokens, tokens, form);
         for (const std::int64_t chunk : {1, 7, 64, 128}) {
           if (isa == "scalar" && chunk != 64) continue;  // slow, and each row for itself
@@ -341,6 +349,7 @@ TEST(PagedAttention, RefusesWhatIsNotValidAndLeavesTheOutput) {
   EXPECT_EQ(with([](Call& c) { c.form.scale = NAN; }), kBad);
   EXPECT_EQ(with([](Call& c) { c.form.softcap = -1; }), kBad);
   EXPECT_EQ(with([](Call& c) { c.form.window = -1; }), kBad);
+  EXPECT_EQ(with([](Call& c) { c.form.chunk = -1; }), kBad);
   EXPECT_EQ(with([](Call& c) { c.blocks.values = nullptr; }), kBad);
   EXPECT_EQ(with([](Call& c) { c.blocks.type = KvType::int8; }), kBad);  // without scales
   EXPECT_EQ(with([](Call& c) { c.blocks.block_size = 0; }), kBad);

@@ -147,7 +147,8 @@ inline std::vector<double> expected_head(const KvCache& cache, const AttentionFo
   const std::int64_t kv = head / (form.num_heads / cache.blocks.num_kv_heads);
   const std::int64_t dims = cache.blocks.head_dim;
   const std::int64_t first =
-      form.window > 0 ? std::max<std::int64_t>(0, position + 1 - form.window) : 0;
+      std::max(form.window > 0 ? std::max<std::int64_t>(0, position + 1 - form.window) : 0,
+               form.chunk > 0 ? position - position % form.chunk : 0);
   std::vector<double> score, out(index(dims));
   for (std::int64_t key = first; key <= position; ++key) {
     double sum = 0;

@@ -338,6 +338,7 @@ class TorchBackend final : public Backend {
     }
     at::Tensor hidden = ahead > 0;
     if (form.window > 0) hidden = hidden.logical_or(ahead <= -form.window);
+    if (form.chunk > 0) hidden = hidden.logical_or(ahead < -own.remainder(form.chunk));
     return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
   }
 

@@ -108,9 +108,12 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(const Atte
   const int head = static_cast<int>(blockIdx.y), dim = static_cast<int>(p.blocks.head_dim);
   const int sequence = sequence_of(p.batch, row);
   const int position = p.batch.context_tokens[sequence] - p.batch.query_start[sequence + 1] + row;
-  const int first = p.form.window > 0 && position >= p.form.window
-                        ? position - static_cast<int>(p.form.window) + 1
-                        : 0;
+  const int in_window = p.form.window > 0 && position >= p.form.window
+                            ? position - static_cast<int>(p.form.window) + 1
+                            : 0;
+  const int in_chunk =
+      p.form.chunk > 0 ? position - static_cast<int>(position % p.form.chunk) : 0;
+  const int first = in_window > in_chunk ? in_window : in_chunk;
   const std::int64_t kv_head = head / (p.form.num_heads / p.blocks.num_kv_heads);
   const std::int32_t* table = p.batch.block_table + sequence * p.batch.max_blocks;
   const int block_size = static_cast<int>(p.blocks.block_size);

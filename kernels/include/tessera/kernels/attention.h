@@ -47,6 +47,8 @@ struct AttentionForm {
                               ///< added to the score
   const float* sinks = nullptr;  ///< [num_heads] or null: a score beside those of the keys, of
                                  ///< which nothing comes
+  std::int64_t chunk = 0;  ///< tokens of a chunk, of which a query sees its own up to itself; 0:
+                           ///< there are none
 };
 
 /// A ragged batch: sequence s has the queries [query_start[s], query_start[s + 1]), the last of its
