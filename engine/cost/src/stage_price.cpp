@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "counts.h"
@@ -26,6 +27,17 @@ KernelSet rules_of(const PricingContext& context) {
   return has_mxfp4_experts(context.model) ? context.kernel_set.mxfp4_rules() : context.kernel_set;
 }
 
+// The matrices that a checkpoint keeps in 16 bits in this share of its layers, and nothing else.
+LayerShape kept_alone(LayerShape layer, const std::vector<KeptLinear>& kept, double share) {
+  std::erase_if(layer.linears, [&](const LinearShape& linear) {
+    return std::ranges::none_of(
+        kept, [&](const KeptLinear& one) { return one.share == share && one.name == linear.name; });
+  });
+  layer.num_heads = layer.num_kv_heads = layer.other_parameters = 0;
+  layer.state.reset();
+  return layer;
+}
+
 class GroupPrice final : public StagePrice {
  public:
   GroupPrice(const PricingContext& context, const std::vector<std::size_t>& members,
@@ -42,11 +54,15 @@ class GroupPrice final : public StagePrice {
         slowed_.push_back(&device);
     }
     if (!slowed_.empty()) rules_ = rules_of(context);
+    for (const KeptLinear& kept : context.model.checkpoint_kept) shares_.insert(kept.share);
   }
 
   double layer_s(const LayerShape& layer, std::int32_t bitwidth,
                  const LayerWork& work) const override {
-    const double seconds = model_->layer_s(layer, bitwidth, kv_bitwidth_, work);
+    const double seconds = model_->layer_s(layer, bitwidth, kv_bitwidth_, work) +
+                           kept_s(layer, bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
+                             return model_->layer_s(kept, bits, kv_bitwidth_, work);
+                           });
     return std::max(seconds + slowed_s(layer, bitwidth, work), launches_s(layer, work));
   }
   double attention_s(const LayerShape& layer, std::int32_t bitwidth,
@@ -57,7 +73,10 @@ class GroupPrice final : public StagePrice {
                    const LayerWork& work) const override {
     if (!has_experts(layer)) return 0;
     return model_->experts_s(layer, bitwidth, work) +
-           slowed_s(experts_alone(layer), bitwidth, work);
+           slowed_s(experts_alone(layer), bitwidth, work) +
+           kept_s(experts_alone(layer), bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
+             return model_->experts_s(kept, bits, work);
+           });
   }
   double embedding_s(double rows) const override {
     return model_->embedding_s(context_.model, rows);
@@ -76,6 +95,20 @@ class GroupPrice final : public StagePrice {
   bool is_monotone() const override { return model_->is_monotone(); }
 
  private:
+  /// What matrices take longer that a checkpoint keeps in 16 bits, over the layers that do and
+  /// those that do not: memory counts them so too.
+  template <class Price>
+  double kept_s(const LayerShape& layer, std::int32_t bitwidth, const Price& seconds) const {
+    double more_s = 0;
+    if (bitwidth >= 16) return more_s;
+    for (const double share : shares_) {
+      const LayerShape kept = kept_alone(layer, context_.model.checkpoint_kept, share);
+      if (kept.linears.empty()) continue;
+      more_s += share * std::max(0.0, seconds(kept, 16) - seconds(kept, bitwidth));
+    }
+    return more_s;
+  }
+
   /// What the products' arithmetic takes longer than in short bursts, once clocks have settled.
   double slowed_s(const LayerShape& layer, std::int32_t bitwidth, const LayerWork& work) const {
     double seconds = 0;
@@ -114,6 +147,7 @@ class GroupPrice final : public StagePrice {
   std::size_t num_members_;
   std::vector<const Device*> slowed_;  ///< one of each type
   KernelSet rules_;                    ///< where any is
+  std::set<double> shares_;            ///< of layers that keep a matrix in 16 bits
 };
 
 /// Devices of several types with equal shards: what follows waits for the slowest.

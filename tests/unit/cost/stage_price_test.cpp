@@ -85,6 +85,27 @@ TEST(StagePrice, PartsOfALayerByHand) {
                    kDecodeLayer_s - 3 * (5 + 2) * 8);
 }
 
+// What 8 bits save of up_proj and of o_proj, by hand: bytes of the weights less scales, zero points
+// and codes.
+TEST(StagePrice, MatricesThatACheckpointKeepsTakeTheirSixteenBits) {
+  PricingContext of = context();
+  const LayerShape& layer = of.model.layer_classes[0];
+  const auto seconds = [&](std::int32_t bitwidth) {
+    return make_stage_price(of, {0}, 16)->layer_s(layer, bitwidth, kDecode);
+  };
+  const double whole = seconds(8), full = seconds(16);
+  const double up = 64 - (32 + 3 * 8), output = 32 - (16 + 3 * 4);
+  of.model.checkpoint_kept = {{"up_proj", 1}};
+  EXPECT_DOUBLE_EQ(seconds(8), whole + up);
+  of.model.checkpoint_kept = {{"up_proj", 1}, {"o_proj", 0.25}};
+  EXPECT_DOUBLE_EQ(seconds(8), whole + up + 0.25 * output);
+  EXPECT_DOUBLE_EQ(seconds(16), full);
+  of.model.checkpoint_kept.clear();
+  for (const LinearShape& linear : layer.linears)
+    of.model.checkpoint_kept.push_back({linear.name, 1});
+  EXPECT_DOUBLE_EQ(seconds(8), full);
+}
+
 TEST(StagePrice, ExpertsThatTheRowsTouchAreRead) {
   const PricingContext of = context();
   // Two of four experts for each of three rows: 4 (1 - 1 / 2^3) = 3.5 of each matrix, and two
