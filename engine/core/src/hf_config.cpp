@@ -325,6 +325,8 @@ std::string reason_not_understood(std::string_view model_type) {
   return "";
 }
 
+bool is_known_model_type(std::string_view model_type) { return find_family(model_type) != nullptr; }
+
 ModelShape model_from_hf_config(const Json& config, const std::string& name,
                                 const std::string& path) {
   std::string model_type = JsonFields(config, path).text("model_type");

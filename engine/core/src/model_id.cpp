@@ -331,7 +331,8 @@ int distance_to(const std::string& known, const std::string& name, const ModelId
   return is_tuned_from(id.stem, own) ? kOther - static_cast<int>(own.size()) : kOther;
 }
 
-// Models that people name and that do not ship, by how their names begin.
+// Models that people name and that do not ship, by how their names begin; whether they are read is
+// what the table of families says of their model_type.
 struct Beyond {
   std::string_view name;
   std::string_view model_type;
@@ -342,29 +343,29 @@ constexpr Beyond kBeyond[] = {{"llama-3.3-nemotron", "nemotron-nas", "llama-3.3-
                               {"llama-3.1-nemotron-ultra", "nemotron-nas", "llama-3.1-405b"},
                               {"llama-3.2-11b-vision", "mllama", "llama-3.1-8b"},
                               {"llama-3.2-90b-vision", "mllama", "llama-3.1-70b"},
-                              {"nemotron-h", "nemotron_h", "llama-3.1-70b"},
-                              {"nemotron-nano", "nemotron_h", "llama-3.1-8b"},
-                              {"nemotron-3", "nemotron_h", "qwen3-30b-a3b"},
-                              {"qwen3-next", "qwen3_next", "qwen3-30b-a3b"},
-                              {"qwen3-coder-next", "qwen3_next", "qwen3-30b-a3b"},
-                              {"qwen3.5", "qwen3_5", "qwen3-30b-a3b"},
-                              {"qwen3.6", "qwen3_5", "qwen3-30b-a3b"},
-                              {"qwen3.7", "qwen3_5", "qwen3-30b-a3b"},
-                              {"qwen3.8", "qwen3_5", "qwen3-30b-a3b"},
-                              {"kimi-linear", "kimi_linear", "qwen3-30b-a3b"},
-                              {"jamba", "jamba", "mixtral-8x7b"},
-                              {"ai21-jamba", "jamba", "mixtral-8x7b"},
+                              {"nemotron-h", "nemotron_h", "nemotron-h-56b"},
+                              {"nemotron-nano", "nemotron_h", "nemotron-3-nano-30b-a3b"},
+                              {"nemotron-3", "nemotron_h", "nemotron-3-nano-30b-a3b"},
+                              {"qwen3-next", "qwen3_next", "qwen3-next-80b-a3b"},
+                              {"qwen3-coder-next", "qwen3_next", "qwen3-next-80b-a3b"},
+                              {"qwen3.5", "qwen3_5", "qwen3.5-35b-a3b"},
+                              {"qwen3.6", "qwen3_5", "qwen3.5-35b-a3b"},
+                              {"qwen3.7", "qwen3_5", "qwen3.5-35b-a3b"},
+                              {"qwen3.8", "qwen3_5", "qwen3.5-35b-a3b"},
+                              {"kimi-linear", "kimi_linear", "kimi-linear-48b-a3b"},
+                              {"jamba", "jamba", "jamba-v0.1"},
+                              {"ai21-jamba", "jamba", "jamba-v0.1"},
                               {"falcon-h1", "falcon_h1", "falcon3-7b"},
                               {"falcon-mamba", "falcon_mamba", "falcon3-7b"},
-                              {"granite-4.0-h", "granitemoehybrid", "granite-3-8b"},
-                              {"lfm2", "lfm2", "llama-3.2-1b"},
-                              {"minimax-m1", "minimax_m1", "glm-4.6"},
-                              {"minimax-text-01", "minimax_m1", "glm-4.6"},
-                              {"gemma-3n", "gemma3n", "gemma-3-4b"},
-                              {"gemma-4", "gemma4", "gemma-3-27b"},
-                              {"deepseek-v3.2", "deepseek_v32", "deepseek-v3"},
-                              {"deepseek-v4", "deepseek_v32", "deepseek-v3"},
-                              {"glm-5", "deepseek_v32", "glm-4.6"}};
+                              {"granite-4.0-h", "granitemoehybrid", "granite-4.0-h-small"},
+                              {"lfm2", "lfm2", "lfm2-1.2b"},
+                              {"minimax-m1", "minimax_m1", "minimax-m1"},
+                              {"minimax-text-01", "minimax_m1", "minimax-m1"},
+                              {"gemma-3n", "gemma3n", "gemma-3n-e4b"},
+                              {"gemma-4", "gemma4", "gemma-4-26b-a4b"},
+                              {"deepseek-v3.2", "deepseek_v32", "deepseek-v3.2"},
+                              {"deepseek-v4", "deepseek_v4", "deepseek-v3.2"},
+                              {"glm-5", "glm_moe_dsa", "deepseek-v3.2"}};
 
 const Beyond* beyond_of(const std::string& stem) {
   for (const Beyond& each : kBeyond) {
@@ -437,12 +438,11 @@ NamedModel find_model(const std::string& name, const DataFolders& folders) {
   }
   const Beyond* beyond = nearest.distance < kKinds * kTuned ? nullptr : beyond_of(found.id.stem);
   if (beyond != nullptr) {
-    const std::string reason = reason_not_understood(beyond->model_type);
-    found.why_not =
-        fmt::format("{}; the nearest that ships is {}",
-                    reason.empty() ? "its sizes do not ship, though its config.json is read"
-                                   : reason + ", which no description here can say",
-                    quote(beyond->nearest));
+    const std::string own =
+        is_known_model_type(beyond->model_type)
+            ? "its sizes do not ship, though its config.json is read"
+            : reason_not_understood(beyond->model_type) + ", which no description here can say";
+    found.why_not = fmt::format("{}; the nearest that ships is {}", own, quote(beyond->nearest));
   } else if (nearest.names.size() == 1) {
     found.file = folders.find("models", nearest.names.front());
   } else {

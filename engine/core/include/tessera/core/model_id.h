@@ -24,6 +24,9 @@ ModelId parse_model_id(std::string_view id);
 /// that is simply unknown.
 std::string reason_not_understood(std::string_view model_type);
 
+/// Whether a config.json of it is read.
+bool is_known_model_type(std::string_view model_type);
+
 /// What a name of a shipped shape means.
 struct NamedModel {
   std::string file;      ///< in datasets/models
