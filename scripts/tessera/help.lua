@@ -147,6 +147,17 @@ of your own; the template is scripts/tessera/strategies/_template.lua. More:
 `tessera man serving`.
 ]])
 
+local function families()
+  local runs = {}
+  for _, name in ipairs(core.names "families_that_run") do runs[name] = true end
+  local lines = { "The model_type of a config.json that is read. All are planned; those with \"runs\"",
+    "are run here too, by `tessera execute` and `tessera serve`.", "" }
+  for _, name in ipairs(core.names "families") do
+    lines[#lines + 1] = runs[name] and ("%-20s runs"):format(name) or name
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 local topics = {
   moves = { "What heuristics change a plan by: shift, retype, swap, rule, micro_batch, order.", moves },
   heuristics = { "How to write one, and where to look.", heuristics },
@@ -159,7 +170,7 @@ local topics = {
   routers = { "Which engine of a deployment gets a request.", routers },
   strategies = { "Where models go on the GPUs that they share.", strategies },
   models = { "Models that ship, or lie in TESSERA_PATH.", names "models" },
-  families = { "Families of models: the model_type of a config.json that is read.", names "families" },
+  families = { "Families of models: the model_type of a config.json that is read, and which run.", families },
   devices = { "Devices that ship, or lie in TESSERA_PATH.", names "devices" },
   clusters = { "Clusters that ship, or lie in TESSERA_PATH.", names "clusters" },
   workloads = { "Workloads that ship, or lie in TESSERA_PATH.", names "workloads" },

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "tessera/core/arithmetic.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/model_shape.h"
@@ -19,12 +20,17 @@ namespace {
 
 const char kEnvironmentKey = 0;
 
-/// names(kind): what can be asked for by name ("models", "families", "devices", "clusters",
-/// "workloads", "kernel_sets").
+std::vector<std::string> names_of(lua_State* L, const std::string& kind) {
+  if (kind == "families") return known_model_families();
+  if (kind != "families_that_run") return environment(L).folders.list(kind);
+  const auto running = families_with_arithmetic();
+  return {running.begin(), running.end()};
+}
+
+/// names(kind): what can be asked for by name ("models", "families", "families_that_run",
+/// "devices", "clusters", "workloads", "kernel_sets").
 int names(lua_State* L) {
-  const std::string kind = lua_kit::check_text(L, 1, "kind");
-  lua_kit::push_texts(
-      L, kind == "families" ? known_model_families() : environment(L).folders.list(kind));
+  lua_kit::push_texts(L, names_of(L, lua_kit::check_text(L, 1, "kind")));
   return 1;
 }
 
