@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 #include <string_view>
@@ -176,6 +175,16 @@ constexpr Alias kAliases[] = {
     {"xverse", "llama", "Xverse"},
 };
 
+// Families that transformers 5 has no class of: it runs them by another's, and saves them so.
+struct RunAs {
+  std::string_view model_type;
+  const char* class_prefix;
+};
+constexpr RunAs kRunAs[] = {
+    {"exaone", "Llama"},          {"internlm3", "Llama"},    {"iquestcoder", "Llama"},
+    {"sarvam_mla", "DeepseekV3"}, {"sarvam_moe", "Glm4Moe"},
+};
+
 // Why a model_type that people are likely to try is refused; the others are simply unknown.
 struct Refusal {
   std::string_view model_type;
@@ -225,9 +234,13 @@ void check_architectures(hf::Config& config, const Family& family, const std::st
   const Alias* alias = find_alias(model_type);
   const std::string prefix = alias == nullptr ? family.class_prefix : alias->class_prefix;
   // Decoders around which images or sound are read are saved as the last.
-  const std::array<std::string, 5> accepted = {prefix + "ForCausalLM", prefix + "LMHeadModel",
-                                               prefix + "Model", prefix + "TextModel",
-                                               prefix + "ForConditionalGeneration"};
+  std::vector<std::string> accepted = {prefix + "ForCausalLM", prefix + "LMHeadModel",
+                                       prefix + "Model", prefix + "TextModel",
+                                       prefix + "ForConditionalGeneration"};
+  for (const RunAs& other : kRunAs) {
+    if (model_type == other.model_type)
+      accepted.push_back(std::string(other.class_prefix) + "ForCausalLM");
+  }
   for (const Json& entry : *classes) {
     if (!entry.is_string()) config.fail("architectures", "an array of class names belongs here");
     const auto name = entry.get<std::string>();

@@ -151,6 +151,47 @@ void read_sarvam_mla(Config& config, ModelShape& model) {
       model);
 }
 
+namespace {
+
+// In an object of its own, or as transformers 5 writes it. Defaults are KimiLinearConfig's.
+DeltaNet read_kimi_delta(Config& config) {
+  DeltaNet net;
+  const auto read = [&](Config& from, const char* heads, const char* width, const char* kernel) {
+    net.num_key_heads = net.num_value_heads = from.size({heads}, kHeadsRange, 32);
+    net.key_dim = net.value_dim = from.size({width}, kHeadDimRange, 128);
+    net.kernel = from.size({kernel}, kKernelRange, 4);
+  };
+  if (const Json* apart = config.find("linear_attn_config")) {
+    Config inner(*apart, config.path() + ": linear_attn_config");
+    read(inner, "num_heads", "head_dim", "short_conv_kernel_size");
+  } else {
+    read(config, "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim");
+  }
+  return net;
+}
+
+// Layers that attend to all tokens: by the name of each, by their numbers from 1, or as the class
+// has it, every fourth but for the first.
+std::vector<bool> read_kimi_full_layers(Config& config, std::int64_t num_layers) {
+  std::vector<bool> full(static_cast<std::size_t>(num_layers), false);
+  if (const auto names =
+          config.layer_names("layer_types", num_layers, {"full_attention", "linear_attention"})) {
+    for (std::size_t i = 0; i < full.size(); ++i) full[i] = (*names)[i] == "full_attention";
+    return full;
+  }
+  if (const Json* apart = config.find("linear_attn_config")) {
+    Config inner(*apart, config.path() + ": linear_attn_config");
+    const auto listed = inner.sizes("full_attn_layers", {1, num_layers});
+    if (!listed) inner.fail("full_attn_layers", "missing; which layers attend to all");
+    for (const std::int64_t layer : *listed) full[static_cast<std::size_t>(layer - 1)] = true;
+    return full;
+  }
+  for (std::size_t i = 4; i < full.size(); i += 4) full[i] = true;
+  return full;
+}
+
+}  // namespace
+
 // Kimi Linear: latent attention without positions in some layers, Kimi Delta Attention in the
 // others, of which linear_attn_config counts from 1.
 void read_kimi_linear(Config& config, ModelShape& model) {
@@ -168,22 +209,15 @@ void read_kimi_linear(Config& config, ModelShape& model) {
       config.size({"num_experts_per_token", "num_experts_per_tok"}, {1, sparse.num_experts});
   sparse.shared_ffn_size = sparse.ffn_size * config.size({"num_shared_experts", "n_shared_experts"},
                                                          kSharedExpertsRange, 1);
+  const auto networks =
+      config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
   const std::int64_t num_dense = config.size({"first_k_dense_replace"}, {0, kLayersRange.high}, 1);
-
-  DeltaNet net{.num_key_heads = 32, .num_value_heads = 32, .key_dim = 128, .value_dim = 128};
-  std::vector<bool> full(static_cast<std::size_t>(model.num_layers), false);
-  const Json* linear = config.find("linear_attn_config");
-  if (linear == nullptr) config.fail("linear_attn_config", "missing; which layers attend to all");
-  Config inner(*linear, config.path() + ": linear_attn_config");
-  net.num_key_heads = net.num_value_heads = inner.size({"num_heads"}, kHeadsRange, 32);
-  net.key_dim = net.value_dim = inner.size({"head_dim"}, kHeadDimRange, 128);
-  net.kernel = inner.size({"short_conv_kernel_size"}, {1, 1024}, 4);
-  const auto listed = inner.sizes("full_attn_layers", {1, model.num_layers});
-  if (!listed) inner.fail("full_attn_layers", "missing; which layers attend to all");
-  for (const std::int64_t layer : *listed) full[static_cast<std::size_t>(layer - 1)] = true;
-
+  const DeltaNet net = read_kimi_delta(config);
+  const std::vector<bool> full = read_kimi_full_layers(config, model.num_layers);
   for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    const LayerDesign& design = i < num_dense ? dense : sparse;
+    const bool is_dense =
+        networks ? (*networks)[static_cast<std::size_t>(i)] == "dense" : i < num_dense;
+    const LayerDesign& design = is_dense ? dense : sparse;
     LayerShape layer;
     if (full[static_cast<std::size_t>(i)]) {
       add_latent_attention(design, attention, layer);

@@ -48,10 +48,48 @@ LayerDesign llama_design(const ModelShape& model) {
   return design;
 }
 
+namespace {
+
+// Those in a list where it is written, else every `step`-th.
+std::vector<bool> llama4_expert_layers(Config& config, std::int64_t num_layers) {
+  std::vector<bool> sparse(static_cast<std::size_t>(num_layers), false);
+  if (const auto listed = config.sizes("moe_layers", {0, num_layers - 1})) {
+    for (const std::int64_t layer : *listed) sparse[static_cast<std::size_t>(layer)] = true;
+    return sparse;
+  }
+  const std::int64_t step = config.size({"interleave_moe_layer_step"}, kLayersRange, 1);
+  for (std::size_t i = 0; i < sparse.size(); ++i)
+    sparse[i] = (i + 1) % static_cast<std::size_t>(step) == 0;
+  return sparse;
+}
+
+// Those that turn by positions see their chunk; the class reads an empty list as none.
+std::vector<bool> llama4_chunked_layers(Config& config, std::int64_t num_layers) {
+  constexpr std::int64_t kFullPeriod = 4;
+  if (const auto names =
+          config.layer_names("layer_types", num_layers, {"chunked_attention", "full_attention"})) {
+    std::vector<bool> chunked;
+    for (const std::string& name : *names) chunked.push_back(name == "chunked_attention");
+    return chunked;
+  }
+  const auto turning = config.sizes("no_rope_layers", {0, 1});
+  const bool listed = turning && !turning->empty();
+  if (listed && std::ssize(*turning) < num_layers)
+    config.fail("no_rope_layers", "fewer numbers than layers");
+  const std::int64_t period = config.size({"no_rope_layer_interval"}, kLayersRange, kFullPeriod);
+  std::vector<bool> chunked;
+  for (std::int64_t i = 0; i < num_layers; ++i)
+    chunked.push_back(listed ? (*turning)[static_cast<std::size_t>(i)] != 0
+                             : (i + 1) % period != 0);
+  return chunked;
+}
+
+}  // namespace
+
 // Llama4TextConfig defaults: 40 heads, 8 key-value heads of 128, 131072 positions, untied, no
 // biases, norms over heads without parameters. Every interleave_moe_layer_step-th layer has experts
 // and one that every token visits, the others a wider network; three layers of four see the 8192
-// tokens of their chunk.
+// tokens of their chunk, those that turn by positions.
 void read_llama4(Config& config, ModelShape& model) {
   read_llama_sizes(config,
                    {.max_context_tokens = 131072,
@@ -67,13 +105,13 @@ void read_llama4(Config& config, ModelShape& model) {
   sparse.num_experts = config.size({"num_local_experts"}, kExpertsRange, 16);
   sparse.num_active_experts = config.size({"num_experts_per_tok"}, {1, sparse.num_experts}, 1);
   sparse.shared_ffn_size = sparse.ffn_size;
-  const std::int64_t step = config.size({"interleave_moe_layer_step"}, kLayersRange, 1);
   auto chunk = config.optional_size({"attention_chunk_size"}, kTokensRange);
   if (!config.written("attention_chunk_size")) chunk = 8192;
-  constexpr std::int64_t kFullPeriod = 4;  // layers without rotary positions, which see everything
-  for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    LayerDesign& design = (i + 1) % step == 0 ? sparse : dense;
-    design.attention_window = (i + 1) % kFullPeriod == 0 ? std::nullopt : chunk;
+  const std::vector<bool> has_experts = llama4_expert_layers(config, model.num_layers);
+  const std::vector<bool> chunked = llama4_chunked_layers(config, model.num_layers);
+  for (std::size_t i = 0; i < has_experts.size(); ++i) {
+    LayerDesign& design = has_experts[i] ? sparse : dense;
+    design.attention_window = chunked[i] ? chunk : std::nullopt;
     add_layer(model, make_layer(design));
   }
 }

@@ -33,7 +33,8 @@ void add_dense(Table& table) {
                       .gated = false,
                       .qkv_bias = kAttentionBias,
                       .output_bias = kAttentionBias,
-                      .qk_norm = QkNorm::head_width};
+                      .qk_norm = QkNorm::head_width,
+                      .activation_numbers = 2};
   table["bitnet"] = {.sizes = {.max_context_tokens = 2048},
                      .qkv_bias = kAttentionBias,
                      .output_bias = kAttentionBias,
@@ -449,6 +450,7 @@ void read_switches(Config& config, const Switches& switches, ModelShape& model) 
   dense.ffn_bias = is_on(config, switches.ffn_bias);
   const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0);
   dense.norm_parameters = num_norms * norm + qk_norm_parameters(config, switches, dense);
+  dense.norm_parameters += switches.activation_numbers;
   dense.output_gate = switches.output_gate;
   if (switches.inner_norms) dense.norm_parameters += model.hidden_size + model.ffn_size;
   LayerDesign sparse = dense;

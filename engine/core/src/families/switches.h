@@ -49,6 +49,7 @@ struct Switches {
   bool qk_norm_unless_written = false;
   bool output_gate = false;  ///< a matrix as wide as the queries
   bool inner_norms = false;  ///< before the output of attention and of the feed-forward network
+  std::int64_t activation_numbers = 0;  ///< that a network's activation has learned (xIELU)
   Windows windows = {};
   Experts experts = {};
 };
