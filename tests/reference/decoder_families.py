@@ -419,6 +419,38 @@ def newer_families():
                        layer_types=["sliding_attention", "full_attention", "full_attention"], **gemma4_ropes()),
             "as Gemma 4 26B-A4B: experts beside the network, keys that are values; BF16 file",
             [{"top_k_experts": 1}], "bfloat16"),
+        "llama4": Family(
+            llama_like(hf.Llama4TextConfig, num_hidden_layers=4, head_dim=16, intermediate_size=16,
+                       intermediate_size_mlp=48, num_local_experts=4, num_experts_per_tok=1,
+                       interleave_moe_layer_step=2, no_rope_layers=[1, 0, 1, 1], attention_chunk_size=6, floor_scale=4,
+                       attn_scale=0.5, tie_word_embeddings=False, **rope),
+            "windows that are chunks of 6, norms of q and k after rope, a layer without rope whose queries grow, one of 4 "
+            "experts by a sigmoid of what it reads, a shared one, every second layer dense; BF16 file",
+            [{"attention_chunk_size": 5}, {"use_qk_norm": False}, {"attn_temperature_tuning": False},
+             {"floor_scale": 8}, {"attn_scale": 0.1}, {"no_rope_layers": [1, 1, 1, 1]}], "bfloat16"),
+        "gemma3n": Family(
+            llama_like(hf.Gemma3nTextConfig, num_hidden_layers=4, head_dim=16, sliding_window=6,
+                       hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCABULARY - 8,
+                       num_kv_shared_layers=2, altup_num_inputs=3, laurel_rank=8, intermediate_size=48,
+                       activation_sparsity_pattern=[0.75, 0.0, 0.5, 0.0], final_logit_softcapping=3.0,
+                       tie_word_embeddings=True, layer_types=["sliding_attention", "full_attention"] * 2,
+                       rope_theta=None, rope_parameters={
+                           "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+                           "full_attention": {"rope_type": "default", "rope_theta": 1000.0}}),
+            "three hidden states of a token, ways of low rank beside attention, gates that stay shut by their mean and "
+            "spread, inputs of layers by token with a table of fewer tokens, layers that attend to keys of others; BF16 "
+            "file",
+            [{"activation_sparsity_pattern": [0.0] * 4}, {"activation_sparsity_pattern": [0.5, 0.0, 0.5, 0.0]},
+             {"final_logit_softcapping": 30.0}, {"sliding_window": 64}], "bfloat16"),
+        "kimi_linear": Family(
+            latent(hf.KimiLinearConfig, num_hidden_layers=4, q_lora_rank=None, rope_theta=None, rope_parameters=None,
+                   n_routed_experts=None, num_experts=8, num_experts_per_token=2, num_experts_per_tok=2,
+                   num_expert_group=4, topk_group=2, num_shared_experts=1, n_shared_experts=1,
+                   linear_attn_config={"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4,
+                                       "full_attn_layers": [3], "kda_layers": [1, 2, 4]}),
+            "delta nets that forget by channel, their gates of low rank, in three layers of four, latent attention "
+            "without rope, experts by groups; BF16 file",
+            [{"topk_group": 4}, {"routed_scaling_factor": 1.0}], "bfloat16"),
         "jamba": Family(
             llama_like(hf.JambaConfig, num_hidden_layers=4, mamba_d_state=8, mamba_dt_rank=8, attn_layer_period=4,
                        attn_layer_offset=2, expert_layer_period=2, expert_layer_offset=1, num_experts=4,

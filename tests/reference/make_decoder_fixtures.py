@@ -70,7 +70,7 @@ def new_model(config, state=None):
 def randomise(model, dtype, generator):
     """Norm weights away from 1, biases away from 0, matrices of a scale at which attention is far from uniform."""
     # Norms whose weights are kept less 1.
-    gemma = model.config.model_type.startswith("gemma") and model.config.model_type != "gemma4_text"
+    gemma = model.config.model_type.startswith("gemma") and model.config.model_type not in ("gemma3n_text", "gemma4_text")
     next_norm = "Qwen3NextRMSNorm"
     with torch.no_grad():
         for module in model.modules():

@@ -90,12 +90,14 @@ const DecoderCache& Decoder::own(KvCache& cache) const {
 }
 
 // [tokens][columns of the table], as they are in the file.
-Memory Decoder::token_rows(const Step& step, const weights::TensorInfo& table) const {
+Memory Decoder::token_rows(std::span<const std::int32_t> tokens,
+                           const weights::TensorInfo& table) const {
   const std::int64_t width = table.shape.back();
-  std::vector<float> rows(static_cast<std::size_t>(step.num_tokens * width));
-  for (std::int64_t t = 0; t < step.num_tokens; ++t) {
-    const std::span<float> row(rows.data() + t * width, static_cast<std::size_t>(width));
-    const std::int64_t token = step.tokens[static_cast<std::size_t>(t)];
+  std::vector<float> rows(tokens.size() * static_cast<std::size_t>(width));
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const std::span<float> row(rows.data() + static_cast<std::int64_t>(t) * width,
+                               static_cast<std::size_t>(width));
+    const std::int64_t token = tokens[t];
     if (token >= table.shape.front()) {
       refuse(ErrorCode::out_of_range, "tokens", "token {}, and {} has {} rows", token,
              quote(table.name, 100), table.shape.front());
@@ -103,7 +105,7 @@ Memory Decoder::token_rows(const Step& step, const weights::TensorInfo& table) c
     weights::read_f32(*shared_->weights, table, token * width, row);
     check_embedding(table, token, row);
   }
-  return shared_->backend->upload(rows.data(), step.num_tokens * width * 4);
+  return shared_->backend->upload(rows.data(), std::ssize(rows) * 4);
 }
 
 // What each layer gets by token: a row of a table of its own, and a part of what the embedding
@@ -115,14 +117,18 @@ void Decoder::make_layer_inputs(Pass& pass) const {
   const Step& step = pass.step;
   const std::int64_t width = layer_input_width(d.shape.layer(0)), hidden = d.shape.hidden_size;
   const std::int64_t all = d.shape.num_layers * width;
-  const Memory embedded = token_rows(step, *shared_->embedding);
+  const Memory embedded = token_rows(step.tokens, *shared_->embedding);
   const Rows2d x = rows_of(embedded, step.num_tokens, hidden);
   backend.scale(d.embedding_scale / std::sqrt(static_cast<float>(hidden)), x);
   pass.layer_inputs = pass.buffer(all);
   backend.multiply(*shared_->layer_projection, x, pass.layer_inputs);
   const Rows2d by_layer{pass.layer_inputs.data, step.num_tokens * d.shape.num_layers, width, width};
   backend.norm(shared_->layer_projection_norm, by_layer, by_layer);
-  const Memory own = token_rows(step, *shared_->layer_embedding);
+  // Tokens that have none, of pictures and sound in Gemma 3n, read the first.
+  std::vector<std::int32_t> tokens = step.tokens;
+  for (std::int32_t& token : tokens)
+    if (token >= shared_->layer_embedding->shape.front()) token = 0;
+  const Memory own = token_rows(tokens, *shared_->layer_embedding);
   backend.scale(std::sqrt(static_cast<float>(width)), rows_of(own, step.num_tokens, all));
   backend.add(rows_of(own, step.num_tokens, all), pass.layer_inputs);
   backend.scale(1 / std::sqrt(2.0f), pass.layer_inputs);
@@ -132,7 +138,7 @@ void Decoder::embed_tokens(const Step& step, Rows2d hidden) const {
   const Description& d = shared_->description;
   const Backend& backend = *shared_->backend;
   const std::int64_t width = shared_->embedding->shape.back();
-  const Memory memory = token_rows(step, *shared_->embedding);
+  const Memory memory = token_rows(step.tokens, *shared_->embedding);
   const Rows2d embedded = rows_of(memory, step.num_tokens, width);
   if (shared_->project_in != nullptr) {
     backend.multiply(*shared_->project_in, embedded, hidden);
@@ -165,9 +171,18 @@ void Decoder::run(std::int64_t first, std::int64_t last, Pass& pass) const {
     refuse("elsewhere", "{:g} of the heads of {} are elsewhere, and nobody says where",
            request_.attention_elsewhere, shape().name);
   }
+  const bool in_streams = shared_->description.num_streams > 1;
+  if (in_streams && (first > 0 || last < shape().num_layers)) {
+    refuse(ErrorCode::unsupported, "layers",
+           "[{}, {}) of {}: its layers hand on {} hidden states of a token; it runs whole", first,
+           last, shape().name, shared_->description.num_streams);
+  }
   try {
     make_layer_inputs(pass);
-    for (std::int64_t index = first; index < last; ++index) run_layer(index, pass);
+    if (in_streams) begin_streams(pass);
+    for (std::int64_t index = first; index < last; ++index)
+      in_streams ? run_layer_in_streams(index, pass) : run_layer(index, pass);
+    if (in_streams) end_streams(pass);
   } catch (...) {
     if (request_.reducer != nullptr) request_.reducer->abort();  // nobody waits for this rank
     throw;

@@ -55,12 +55,18 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   void embed_tokens(const Step& step, Rows2d hidden) const;
   void run(std::int64_t first, std::int64_t last, Pass& pass) const;
   void run_layer(std::int64_t index, Pass& pass) const;
+  void begin_streams(Pass& pass) const;
+  void end_streams(Pass& pass) const;
+  void run_layer_in_streams(std::int64_t index, Pass& pass) const;
+  static void copy(Rows2d from, Rows2d to, const Pass& pass);
   static void scale(float factor, Rows2d x, const Pass& pass);
+  static void scale_rows(std::span<const float> factors, Rows2d x, const Pass& pass);
   void scale_parts(Rows2d read, const Pass& pass) const;
   void norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& pass) const;
   Rows2d split_gates(std::int64_t index, Rows2d both, Pass& pass) const;
   void turn(std::int64_t index, std::int64_t num_heads, std::int64_t head_dim, Rows2d heads,
             const Pass& pass) const;
+  void temper(std::int64_t index, Rows2d queries, const Pass& pass) const;
   void mix(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void mix_by_state(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   static Rows2d copy_of(Rows2d keys, Pass& pass);
@@ -72,9 +78,9 @@ class Decoder final : public LanguageModel, public std::enable_shared_from_this<
   void run_experts(std::int64_t index, Rows2d routed_by, Rows2d in, Rows2d out, Pass& pass) const;
   void run_experts_beside_network(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
   void run_shared_expert(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) const;
-  Memory token_rows(const Step& step, const weights::TensorInfo& table) const;
+  Memory token_rows(std::span<const std::int32_t> tokens, const weights::TensorInfo& table) const;
   void make_layer_inputs(Pass& pass) const;
-  void add_layer_input(std::int64_t index, Pass& pass) const;
+  void make_layer_input(std::int64_t index, Rows2d in, Pass& pass) const;
   void sum_over_ranks(Rows2d out, const Pass& pass) const;
   void make_logits(Rows2d hidden, std::span<float> logits) const;
   void need_layers(std::int64_t first, std::int64_t last) const;

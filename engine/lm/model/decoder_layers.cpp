@@ -1,4 +1,5 @@
 // What a layer does, between the hidden states of before and after it.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -17,6 +18,9 @@ void Decoder::norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& 
         return;
       case QkNorm::all_heads:
         return pass.backend.norm(norm, all, all);
+      case QkNorm::head_alone:
+        if (!turns(shared_->description, index)) return;
+        [[fallthrough]];
       case QkNorm::head_width:
       case QkNorm::head_width_and_bias:
         for (std::int64_t h = 0; h < all.columns; h += width)
@@ -34,16 +38,20 @@ void Decoder::norm_heads(std::int64_t index, Rows2d queries, Rows2d keys, Pass& 
   if (keys.columns > 0) some(parts.k_norm, keys);
 }
 
+void Decoder::copy(Rows2d from, Rows2d to, const Pass& pass) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(from.rows));
+  std::iota(all.begin(), all.end(), 0);
+  pass.backend.gather(from, all, to);
+}
+
 // Each head's query has its gate beside it: queries go together, and gates.
 Rows2d Decoder::split_gates(std::int64_t index, Rows2d both, Pass& pass) const {
   const LayerShape& shape = this->shape().layer(index);
   const std::int64_t width = shape.head_dim, columns = shared_->share.of(shape.num_heads) * width;
   const Rows2d query = pass.in(pass.query, columns), gate = pass.in(pass.gate, columns);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(both.rows));
-  std::iota(all.begin(), all.end(), 0);
   for (std::int64_t at = 0; at < columns; at += width) {
-    pass.backend.gather(both.part(2 * at, width), all, query.part(at, width));
-    pass.backend.gather(both.part(2 * at + width, width), all, gate.part(at, width));
+    copy(both.part(2 * at, width), query.part(at, width), pass);
+    copy(both.part(2 * at + width, width), gate.part(at, width), pass);
   }
   return query;
 }
@@ -81,6 +89,25 @@ void Decoder::scale(float factor, Rows2d x, const Pass& pass) {
   if (factor != 1) pass.backend.scale(factor, x);
 }
 
+// Each row by a factor of its own.
+void Decoder::scale_rows(std::span<const float> factors, Rows2d x, const Pass& pass) {
+  for (std::int64_t row = 0; row < x.rows; ++row)
+    scale(factors[static_cast<std::size_t>(row)], {x.data + row * x.stride, 1, x.columns, x.stride},
+          pass);
+}
+
+// The entropy of scores over ever more tokens stays (Llama 4; Nakanishi, arXiv:2501.19399).
+void Decoder::temper(std::int64_t index, Rows2d queries, const Pass& pass) const {
+  const Description& d = shared_->description;
+  if (d.temperature.tokens == 0 || turns(d, index)) return;
+  std::vector<float> factors;
+  for (const std::int32_t position : pass.step.positions) {
+    const double whole = std::floor((position + 1) / d.temperature.tokens);
+    factors.push_back(static_cast<float>(1 + d.temperature.slope * std::log1p(whole)));
+  }
+  scale_rows(factors, queries, pass);
+}
+
 // Of what the first matrix of Mamba 2 gives.
 void Decoder::scale_parts(Rows2d read, const Pass& pass) const {
   const Description& d = shared_->description;
@@ -96,7 +123,7 @@ void Decoder::scale_parts(Rows2d read, const Pass& pass) const {
 void Decoder::turn(std::int64_t index, std::int64_t num_heads, std::int64_t head_dim, Rows2d heads,
                    const Pass& pass) const {
   const Description& d = shared_->description;
-  if (d.rope_of_layer.empty() || d.rope_of_layer[static_cast<std::size_t>(index)] < 0) return;
+  if (!turns(d, index)) return;
   const auto rope = static_cast<std::size_t>(d.rope_of_layer[static_cast<std::size_t>(index)]);
   pass.backend.rotate({num_heads, head_dim, d.ropes[rope].width, d.interleaved},
                       pass.step.cos_sin[rope], heads);
@@ -106,9 +133,7 @@ void Decoder::turn(std::int64_t index, std::int64_t num_heads, std::int64_t head
 Rows2d Decoder::copy_of(Rows2d keys, Pass& pass) {
   const Rows2d room = pass.in(pass.values, keys.stride);
   const Rows2d values{room.data, keys.rows, keys.columns, keys.stride};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(keys.rows));
-  std::iota(all.begin(), all.end(), 0);
-  pass.backend.gather(keys, all, values);
+  copy(keys, values, pass);
   return values;
 }
 
@@ -139,6 +164,7 @@ void Decoder::attend(std::int64_t index, Rows2d in, Rows2d out, Pass& pass) cons
   turn(index, heads, shape.head_dim, queries, pass);
   if (made > 0) turn(index, kv_heads, shape.head_dim, keys, pass);
   if (d.qk_norm_turned) norm_heads(index, queries, keys, pass);
+  temper(index, queries, pass);
   for (std::int64_t h = 0; d.value_norm && h < values.columns; h += shape.head_dim) {
     const Rows2d head = values.part(h, shape.head_dim);
     backend.norm(parts->v_norm, head, head);
@@ -237,6 +263,8 @@ void Decoder::run_network(const Network& network, const NetworkBias& bias, Rows2
   backend.multiply(*network.in, in, inner);
   backend.add_bias(bias.in, inner);
   if (gated) scale(d.gate_scale, inner.part(0, width / 2), pass);
+  if (!d.gate_spread.empty() && d.gate_spread[static_cast<std::size_t>(index)])
+    open_above(*d.gate_spread[static_cast<std::size_t>(index)], inner.part(0, width / 2));
   if (gated && d.activation_limit > 0) {
     backend.clamped_swiglu(d.activation_limit, inner.part(0, width / 2),
                            inner.part(width / 2, width / 2));
@@ -297,10 +325,14 @@ void Decoder::run_experts(std::int64_t index, Rows2d routed_by, Rows2d in, Rows2
                  given = backend.allocate(count * width * 4);
     backend.gather(read, rows, rows_of(gathered, count, width));
     const auto at = static_cast<std::size_t>(expert);
+    std::vector<float>& weights = routes.weights[at];
+    if (rule.of_inputs) {
+      scale_rows(weights, rows_of(gathered, count, width), pass);
+      std::ranges::fill(weights, 1.0f);
+    }
     run_network(matrices->networks[at], parts->biases[at], rows_of(gathered, count, width),
                 rows_of(given, count, width), "experts.", index, pass);
-    backend.scatter_add(rows_of(given, count, width), rows,
-                        routes.weights[static_cast<std::size_t>(expert)], sum);
+    backend.scatter_add(rows_of(given, count, width), rows, weights, sum);
   }
   if (apart) {
     pass.see(index, "latent.out_proj", sum);
@@ -357,22 +389,19 @@ void Decoder::feed_forward(std::int64_t index, Rows2d in, Rows2d out, Pass& pass
   sum_over_ranks(out, pass);
 }
 
-void Decoder::add_layer_input(std::int64_t index, Pass& pass) const {
+// Of the hidden state `in` and what the layer gets by token, into pass.out.
+void Decoder::make_layer_input(std::int64_t index, Rows2d in, Pass& pass) const {
   const auto& [parts, matrices] = layers_[static_cast<std::size_t>(index)];
   const std::int64_t width = layer_input_width(shape().layer(index));
-  if (width == 0) return;
   const Backend& backend = pass.backend;
   const Rows2d gate = pass.in(pass.inner, width), own = pass.in(pass.gate, width);
-  pass.see(index, "per_layer_input.in_proj", pass.hidden);
-  backend.multiply(*matrices->layer_input.in, pass.hidden, gate);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(gate.rows));
-  std::iota(all.begin(), all.end(), 0);
-  backend.gather(pass.layer_inputs.part(index * width, width), all, own);
+  pass.see(index, "per_layer_input.in_proj", in);
+  backend.multiply(*matrices->layer_input.in, in, gate);
+  copy(pass.layer_inputs.part(index * width, width), own, pass);
   backend.gated_activation(shared_->description.activation, gate, own);
   pass.see(index, "per_layer_input.out_proj", gate);
   backend.multiply(*matrices->layer_input.down, gate, pass.out);
   backend.norm(parts->layer_input_norm, pass.out, pass.out);
-  backend.add(pass.out, pass.hidden);
 }
 
 void Decoder::run_layer(std::int64_t index, Pass& pass) const {
@@ -409,7 +438,10 @@ void Decoder::run_layer(std::int64_t index, Pass& pass) const {
   feed_forward(index, read(parts.ffn_norm), out, pass);
   add(parts.ffn_post_norm, out);
   if (d.places == NormPlaces::after_sums) backend.norm(parts.ffn_norm, x, x);
-  add_layer_input(index, pass);
+  if (layer_input_width(shape) > 0) {
+    make_layer_input(index, x, pass);
+    backend.add(out, x);
+  }
   scale(parts.layer_scale, x, pass);
 }
 

@@ -48,6 +48,7 @@ struct Decoder::Pass {
   Rows2d hidden, normed, out;
   Room qkv, attention, inner, second, query, gate, absorbed, read, values;  ///< made when needed
   Rows2d layer_inputs;  ///< [rows][layers x width] of what layers get by token; or none
+  std::vector<Rows2d> streams, predicted;  ///< the hidden states of a token; or none
   const Observer* observer = nullptr;
   std::vector<Memory> memory;
 };

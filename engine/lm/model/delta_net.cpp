@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "delta_rule.h"
 #include "short_convolution.h"
 #include "state_mixer.h"
 #include "tessera/kernels/parallel.h"
@@ -29,8 +29,8 @@ class Head {
     const float* own = in + index_ * 2 * (width + group * net_.value_dim);
     convolve(net_.by_head ? own : in + q, q, query_);
     convolve(net_.by_head ? own + width : in + k, k, key_);
-    normalise(query_, 1 / std::sqrt(static_cast<float>(net_.key_dim)));
-    normalise(key_, 1);
+    set_length(query_, 1 / std::sqrt(static_cast<float>(net_.key_dim)));
+    set_length(key_, 1);
     const float* steps = in + net_.channels() + net_.values();
     for (std::int64_t i = 0; i < group; ++i) {
       const std::int64_t head = net_.value_head(index_, i);
@@ -41,7 +41,10 @@ class Head {
       const float* a = b + (net_.steps_by_head ? group : heads);
       const auto at = static_cast<std::size_t>(head);
       const float decay = std::exp(-weights_.decay[at] * softplus(*a + weights_.step_bias[at]));
-      recur(head, value_.data(), decay, sigmoid(*b), out + first);
+      float* matrix = state_ + (net_.kernel - 1) * net_.channels() + first * net_.key_dim;
+      take_delta(
+          {query_, key_, value_.data(), sigmoid(*b)}, [decay](std::int64_t) { return decay; },
+          matrix, seen_, out + first);
       const float* gates =
           net_.by_head ? values + group * net_.value_dim : in + net_.channels() + first;
       gate(gates, out + first);
@@ -52,42 +55,6 @@ class Head {
   void convolve(const float* in, std::int64_t first, std::vector<float>& out) {
     convolution_of(weights_, net_.channels(), net_.kernel, state_)
         .take(in, first, std::ssize(out), out.data());
-  }
-
-  static void normalise(std::vector<float>& x, float scale) {
-    constexpr float kEpsilon = 1e-6f;
-    float sum = 0;
-    for (const float number : x) sum += number * number;
-    const float factor = scale / std::sqrt(sum + kEpsilon);
-    for (float& number : x) number *= factor;
-  }
-
-  void recur(std::int64_t head, const float* value, float decay, float beta, float* out) {
-    const std::int64_t width = net_.value_dim;
-    float* matrix = state_ + (net_.kernel - 1) * net_.channels() + head * net_.key_dim * width;
-    std::ranges::fill(seen_, 0.0f);
-    for (std::int64_t i = 0; i < net_.key_dim; ++i) {
-      float* row = matrix + i * width;
-      const float key = key_[static_cast<std::size_t>(i)];
-      for (std::int64_t j = 0; j < width; ++j) {
-        row[j] *= decay;
-        seen_[static_cast<std::size_t>(j)] += row[j] * key;
-      }
-    }
-    for (std::int64_t j = 0; j < width; ++j) {
-      float& error = seen_[static_cast<std::size_t>(j)];
-      error = (value[j] - error) * beta;
-    }
-    std::fill_n(out, width, 0.0f);
-    for (std::int64_t i = 0; i < net_.key_dim; ++i) {
-      float* row = matrix + i * width;
-      const float key = key_[static_cast<std::size_t>(i)];
-      const float query = query_[static_cast<std::size_t>(i)];
-      for (std::int64_t j = 0; j < width; ++j) {
-        row[j] += key * seen_[static_cast<std::size_t>(j)];
-        out[j] += row[j] * query;
-      }
-    }
   }
 
   void gate(const float* z, float* out) const {

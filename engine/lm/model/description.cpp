@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "streams.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"
@@ -39,6 +40,7 @@ class Reader {
     read_routing();
     read_positions();
     read_state();
+    describe_streams(fields_, family_, description_);
     scale_scores_of_latents();
     return std::move(description_);
   }
@@ -123,9 +125,7 @@ class Reader {
       d.parallel = d.parallel || is_on({.key = "new_decoder_architecture"});
       d.shared_norm = d.parallel && !has(weights::Part::ffn_norm);
     }
-    const bool wanted =
-        family_.qk_norm_key == nullptr || is_on({.on = false, .key = family_.qk_norm_key});
-    d.qk_norm = wanted ? family_.qk_norm : QkNorm::none;
+    d.qk_norm = is_on(family_.qk_normed) ? family_.qk_norm : QkNorm::none;
     d.qk_norm_turned = family_.qk_norm_turned;
   }
 
@@ -139,6 +139,15 @@ class Reader {
     d.scale_by_layer = is_on(family_.divided_by_layer);
     d.attention_softcap = static_cast<float>(cap(family_.score_cap));
     d.sinks = family_.sinks;
+    d.chunked = family_.chunked;
+    if (is_on(family_.tempered)) {
+      d.temperature = {.tokens = number(family_.temper_tokens),
+                       .slope = number(family_.temper_slope)};
+      if (d.temperature.tokens < 1) {
+        refuse(fields_.path_of(family_.temper_tokens.key), "{} tokens, where at least 1 belongs",
+               d.temperature.tokens);
+      }
+    }
     d.logit_softcap = static_cast<float>(cap(family_.logit_cap));
     if (family_.clip_key != nullptr) d.clip = single({0, family_.clip_key});
     d.embedding_scale = family_.root_of_width ? std::sqrt(static_cast<float>(shape_.hidden_size))
@@ -190,7 +199,8 @@ class Reader {
                             .corrected = routing.corrected,
                             .normalise = is_on(routing.normalise),
                             .scale = single(routing.scale),
-                            .shared_gate = routing.shared_gate};
+                            .shared_gate = routing.shared_gate,
+                            .of_inputs = routing.of_inputs};
     if (routing.groups != nullptr) read_groups(routing);
   }
 
@@ -221,13 +231,16 @@ class Reader {
   void read_state() {
     description_.output_gate = family_.output_gate;
     description_.latent_epsilon = single(family_.latent_epsilon);
-    const LayerState* state = nullptr;
+    const LayerShape* with_state = nullptr;
     for (const LayerShape& layer : shape_.layer_classes)
-      if (layer.state) state = &*layer.state;
-    if (state == nullptr) return;
+      if (layer.state) with_state = &layer;
+    if (with_state == nullptr) return;
+    const LayerState* state = &*with_state->state;
     switch (state->kind) {
       case StateKind::gated_delta_net:
-        description_.state = delta_net();
+        description_.state = has_linear(*with_state, "linear_attn.f_a_proj")
+                                 ? StateForm(kimi_delta(*with_state))
+                                 : StateForm(delta_net());
         return;
       case StateKind::mamba:
         description_.state = mamba();
@@ -370,7 +383,7 @@ class Reader {
       }
     } else if (family_.rotary_layers == RotaryLayers::listed) {
       std::vector<std::int32_t> turn;
-      if (fields_.has("no_rope_layers")) {
+      if (fields_.has("no_rope_layers") && !fields_.at("no_rope_layers").empty()) {
         turn = json_integers(fields_.at("no_rope_layers"), fields_.path_of("no_rope_layers"), 0, 1);
         if (turn.size() != ropes.size()) {
           refuse(fields_.path_of("no_rope_layers"), "{} numbers for {} layers", turn.size(),

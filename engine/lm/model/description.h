@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,13 @@ struct RoutingRule {
   bool normalise = true;
   float scale = 1;
   bool shared_gate = false;
+  bool of_inputs = false;  ///< what experts read is multiplied, not what they give
+};
+
+/// Queries grow with the tokens before them, by 1 + slope log(1 + floor((position + 1) / tokens)).
+struct Temperature {
+  double tokens = 0;  ///< 0: they do not
+  double slope = 0;
 };
 
 /// What a decoder does beside multiplying by the matrices that its ModelShape lists: the Arithmetic
@@ -54,6 +62,8 @@ struct Description {
   float attention_scale = 1;    ///< of query times key
   bool scale_by_layer = false;  ///< and divided by the layer's number, from 1
   float attention_softcap = 0;  ///< 0: none
+  bool chunked = false;         ///< windows are chunks, in which a token sees those before it
+  Temperature temperature;      ///< of layers that do not turn
   bool sinks = false;           ///< a score per head that no token has
   float logit_softcap = 0;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
@@ -68,9 +78,12 @@ struct Description {
 
   bool value_norm = false;              ///< of each head's values, without weights
   bool experts_beside_network = false;  ///< each behind norms of its own
-  bool layer_scale = false;             ///< what leaves a layer is multiplied by its own number
-  bool output_gate = false;             ///< a gate beside each query, for what its head gives
-  float latent_epsilon = 0;             ///< of the norms of latents
+  std::int64_t num_streams = 1;         ///< hidden states of a token
+  /// Of each layer: a network's gates open above their mean and so many deviations; or empty.
+  std::vector<std::optional<float>> gate_spread;
+  bool layer_scale = false;  ///< what leaves a layer is multiplied by its own number
+  bool output_gate = false;  ///< a gate beside each query, for what its head gives
+  float latent_epsilon = 0;  ///< of the norms of latents
   /// Of the layers that have one, in place of attention or beside it.
   std::optional<StateForm> state = {};
 };
@@ -86,10 +99,14 @@ struct StateLinears {
 };
 StateLinears state_linears(const LayerShape& layer);
 bool has_linear(const LayerShape& layer, std::string_view name);
+/// Of a layer whose gates are of low rank.
+KimiDelta kimi_delta(const LayerShape& layer);
 /// It has a network, or experts.
 bool feeds_forward(const LayerShape& layer);
 /// Of what a layer gets by token beside the hidden state; 0: nothing.
 std::int64_t layer_input_width(const LayerShape& layer);
+/// Its queries and keys turn with their positions.
+bool turns(const Description& description, std::int64_t layer_index);
 /// The layer whose keys and values one attends to: itself, or the last of its kind that has any.
 /// @throws Error{invalid_argument} where there is none
 std::int64_t kv_source(const ModelShape& shape, std::int64_t layer_index);

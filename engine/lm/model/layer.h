@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "description.h"
 #include "latent_attention.h"
 #include "share.h"
 #include "state_mixer.h"
+#include "streams.h"
 #include "tessera/linear/linear.h"
 #include "tessera/lm/backend.h"
 #include "tessera/quant/statistics.h"
@@ -31,6 +33,7 @@ struct Matrices {
   std::vector<Network> networks;  ///< one, the experts, or none
   std::vector<Network> shared;    ///< none, or the expert that every token visits
   Network layer_input;  ///< into the width of what the layer gets by token, and back; or null
+  Network bypass;       ///< of low rank, beside the mixer; or null
   /// Where experts lie in a space of their own; or null.
   std::shared_ptr<const Linear> into_experts, from_experts;
 
@@ -45,7 +48,8 @@ struct NetworkBias {
 /// All else.
 struct LayerParts {
   NormWeights attention_norm, ffn_norm, attention_post_norm, ffn_post_norm, q_norm, k_norm, v_norm;
-  NormWeights query_latent_norm, latent_norm, layer_input_norm;
+  NormWeights query_latent_norm, latent_norm, layer_input_norm, bypass_norm;
+  std::optional<StreamWeights> streams;
   /// Of experts beside a network: what it gives, what they read and give, what their router reads.
   NormWeights network_post_norm, experts_norm, experts_post_norm, router_norm;
   std::vector<float> expert_scale;  ///< [experts] that their shares are multiplied by; or empty
@@ -109,6 +113,7 @@ class TensorReader {
   struct Used;
   /// Where ranks share a matrix: outputs or inputs.
   enum class Cut { rows, columns };
+  NormWeights norm_of_ones(std::int64_t width) const;
   NormWeights head_norm(weights::Part part, std::int64_t layer_index, std::int64_t num_heads,
                         std::int64_t head_dim) const;
   std::shared_ptr<const StateMixer> mixer(std::int64_t layer_index) const;
@@ -116,6 +121,7 @@ class TensorReader {
   void read_attention(std::int64_t layer_index, LayerParts& parts) const;
   void read_router_of_its_own(std::int64_t layer_index, std::int64_t num_experts,
                               LayerParts& parts) const;
+  StreamWeights streams(std::int64_t layer_index) const;
   void leave_unused_keys(std::int64_t layer_index) const;
   void read_state(std::int64_t layer_index, LayerParts& parts) const;
   void read_routing(std::int64_t layer_index, std::int64_t num_experts, LayerParts& parts) const;

@@ -29,6 +29,12 @@ StateLinears state_linears(const LayerShape& layer) {
   if (!layer.state) return {};
   switch (layer.state->kind) {
     case StateKind::gated_delta_net:
+      if (has_linear(layer, "linear_attn.f_a_proj")) {
+        return {.in = {"linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj",
+                       "linear_attn.f_a_proj", "linear_attn.g_a_proj", "linear_attn.b_proj"},
+                .inner = {"linear_attn.f_b_proj", "linear_attn.g_b_proj"},
+                .out = "linear_attn.o_proj"};
+      }
       return {.in = {"linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba"},
               .inner = {},
               .out = "linear_attn.out_proj"};
@@ -51,6 +57,14 @@ bool has_linear(const LayerShape& layer, std::string_view name) {
                              [&](const LinearShape& linear) { return linear.name == name; });
 }
 
+KimiDelta kimi_delta(const LayerShape& layer) {
+  KimiDelta net{.num_heads = layer.state->num_heads};
+  for (const LinearShape& linear : layer.linears)
+    if (linear.name == "linear_attn.f_a_proj") net.head_dim = linear.out_features;
+  net.kernel = layer.state->convolution_values / net.channels() + 1;
+  return net;
+}
+
 bool feeds_forward(const LayerShape& layer) {
   return has_linear(layer, "down_proj") || has_linear(layer, "experts.down_proj");
 }
@@ -59,6 +73,11 @@ std::int64_t layer_input_width(const LayerShape& layer) {
   for (const LinearShape& linear : layer.linears)
     if (linear.name == "per_layer_input.in_proj") return linear.out_features;
   return 0;
+}
+
+bool turns(const Description& description, std::int64_t layer_index) {
+  const auto& ropes = description.rope_of_layer;
+  return !ropes.empty() && ropes[static_cast<std::size_t>(layer_index)] >= 0;
 }
 
 std::int64_t kv_source(const ModelShape& shape, std::int64_t layer_index) {
@@ -77,12 +96,14 @@ std::int64_t kv_source(const ModelShape& shape, std::int64_t layer_index) {
 kernels::AttentionForm attention_form(const Description& description, std::int64_t layer_index,
                                       std::int64_t num_heads, HeadNumbers numbers) {
   const std::int64_t divisor = description.scale_by_layer ? layer_index + 1 : 1;
+  const std::int64_t seen = description.shape.layer(layer_index).attention_window.value_or(0);
   return {.num_heads = num_heads,
           .scale = description.attention_scale / static_cast<float>(divisor),
           .softcap = description.attention_softcap,
-          .window = description.shape.layer(layer_index).attention_window.value_or(0),
+          .window = description.chunked ? 0 : seen,
           .alibi_slopes = numbers.alibi_slopes,
-          .sinks = numbers.sinks};
+          .sinks = numbers.sinks,
+          .chunk = description.chunked ? seen : 0};
 }
 
 }  // namespace tessera::lm

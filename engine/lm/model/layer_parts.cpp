@@ -62,9 +62,17 @@ NormWeights TensorReader::norm(Part part, std::int64_t layer_index, std::int64_t
   return norm;
 }
 
+NormWeights TensorReader::norm_of_ones(std::int64_t width) const {
+  const std::vector<float> ones(static_cast<std::size_t>(width), 1.0f);
+  return {.weight = backend_->upload(ones.data(), width * 4),
+          .bias = nullptr,
+          .epsilon = description_.norm_epsilon};
+}
+
 // Of all heads one row of weights, in one tensor (Cohere) or one a head (StableLM).
 NormWeights TensorReader::head_norm(Part part, std::int64_t layer_index, std::int64_t num_heads,
                                     std::int64_t head_dim) const {
+  if (description_.qk_norm == QkNorm::head_alone) return norm_of_ones(head_dim);
   if (description_.qk_norm == QkNorm::all_heads) {
     if (share_.ranks > 1) {
       refuse(ErrorCode::unsupported, "ranks",
@@ -182,7 +190,13 @@ std::shared_ptr<const StateMixer> TensorReader::mixer(std::int64_t layer_index) 
     return count == 0 ? std::vector<float>() : values(*read(part).weight, count);
   };
   StateWeights weights;
-  weights.convolution = numbers(Part::state_convolution, counts.channels * counts.kernel);
+  constexpr Part kConvolutions[] = {Part::state_convolution, Part::state_key_convolution,
+                                    Part::state_value_convolution};
+  for (std::int64_t i = 0; i < counts.num_convolutions; ++i) {
+    const auto some =
+        numbers(kConvolutions[i], counts.channels * counts.kernel / counts.num_convolutions);
+    weights.convolution.insert(weights.convolution.end(), some.begin(), some.end());
+  }
   if (const TensorInfo* bias = read(Part::state_convolution).bias)
     weights.convolution_bias = values(*bias, counts.channels);
   weights.decay = numbers(Part::state_decay, counts.decay);
@@ -219,12 +233,7 @@ void TensorReader::read_attention(std::int64_t layer_index, LayerParts& parts) c
     if (!layer.shares_kv)
       parts.k_norm = head_norm(Part::k_norm, layer_index, layer.num_kv_heads, layer.head_dim);
   }
-  if (description_.value_norm && !layer.shares_kv) {
-    const std::vector<float> ones(static_cast<std::size_t>(layer.head_dim), 1.0f);
-    parts.v_norm = {.weight = backend_->upload(ones.data(), layer.head_dim * 4),
-                    .bias = nullptr,
-                    .epsilon = description_.norm_epsilon};
-  }
+  if (description_.value_norm && !layer.shares_kv) parts.v_norm = norm_of_ones(layer.head_dim);
   parts.qkv_bias = stacked_bias(
       find(layer_index, layer.latent_width ? kLatentInputs : kAttentionInputs), Cut::rows);
   parts.output_bias = stacked_bias(find(layer_index, Names{"o_proj"}), Cut::columns);
@@ -245,6 +254,25 @@ void TensorReader::read_state(std::int64_t layer_index, LayerParts& parts) const
   parts.mixer = mixer(layer_index);
   parts.state_in_bias = stacked_bias(find(layer_index, state.in), Cut::rows);
   parts.state_out_bias = stacked_bias(find(layer_index, Names{state.out}), Cut::columns);
+}
+
+StreamWeights TensorReader::streams(std::int64_t layer_index) const {
+  const std::int64_t hidden = description_.shape.hidden_size, count = description_.num_streams;
+  const auto read = [&](Part part, std::int64_t numbers) {
+    const auto found = weights::find_part(*weights_, description_.shape, part, layer_index);
+    if (found) return values(*found->weight, numbers);
+    refuse(ErrorCode::not_found, quote(weights_->path(), 300),
+           "no tensor {}, by which layer {} of {} moves its {} hidden states; the checkpoint is "
+           "not whole",
+           weights::names_of_part(*weights_, description_.shape, part, layer_index).front(),
+           layer_index, quote(description_.shape.name, 100), count);
+  };
+  return {.router_norm = read(Part::stream_router_norm, hidden),
+          .router = read(Part::stream_router, count * hidden),
+          .prediction = read(Part::stream_prediction, count * count * count),
+          .correction = read(Part::stream_correction, count * count),
+          .scale = read(Part::stream_scale, hidden),
+          .epsilon = description_.norm_epsilon};
 }
 
 // Some files hold keys and values of layers that attend to those of others.
@@ -323,6 +351,10 @@ std::shared_ptr<const LayerParts> TensorReader::parts(std::int64_t layer_index) 
     parts->biases.push_back(network_bias({"gate_proj", "up_proj"}, "down_proj"));
   if (num_experts > 0) read_routing(layer_index, num_experts, *parts);
   if (layer_input_width(layer) > 0) parts->layer_input_norm = own_norm(Part::layer_input_norm);
+  if (description_.num_streams > 1) {
+    parts->bypass_norm = own_norm(Part::bypass_norm);
+    parts->streams = streams(layer_index);
+  }
   if (num_experts > 0 && description_.experts_beside_network) {
     parts->network_post_norm = own_norm(Part::network_post_norm);
     parts->experts_norm = own_norm(Part::experts_norm);

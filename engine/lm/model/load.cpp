@@ -134,6 +134,21 @@ void load_head(Decoder::Shared& shared, const LoadRequest& request, const Held& 
     shared.final_norm = reader.norm(Part::final_norm, 0, shape.hidden_size);
 }
 
+// Hidden states that go from layer to layer side by side, on one machine's CPU.
+void check_streams(const LoadRequest& request, const Decoder::Shared& shared) {
+  const Description& d = shared.description;
+  if (d.num_streams == 1) return;
+  const auto cannot = [&](const char* where, const std::string& what) {
+    refuse(ErrorCode::unsupported, where, "{} has {} hidden states of a token; {}", d.shape.name,
+           d.num_streams, what);
+  };
+  if (!shared.backend->is_host())
+    cannot("device", "they run on the CPU; " + shared.backend->name() + " has no kernels for them");
+  if (request.ranks > 1) cannot("ranks", "ranks that share layers are not understood");
+  if (request.first_layer > 0 || request.last_layer < d.shape.num_layers)
+    cannot("layers", "its layers are not cut apart");
+}
+
 // Every part of the model makes what its layers get by token: the tables stay in the file.
 void load_layer_inputs(Decoder::Shared& shared, const LoadRequest& request) {
   const ModelShape& shape = shared.description.shape;
@@ -149,9 +164,21 @@ void load_layer_inputs(Decoder::Shared& shared, const LoadRequest& request) {
   shared.layer_projection_norm = reader.norm(Part::layer_projection_norm, 0, width);
 }
 
+void load_streams(Decoder::Shared& shared, const LoadRequest& request) {
+  const std::int64_t hidden = shared.description.shape.hidden_size;
+  for (std::int64_t i = 0; i + 1 < shared.description.num_streams; ++i) {
+    const auto read = [&](Part part) {
+      return shared.reader->matrix(part, i, hidden, hidden, form_beside(request));
+    };
+    shared.stream_projections.push_back(read(Part::stream_projection));
+    shared.stream_returns.push_back(read(Part::stream_return));
+  }
+}
+
 void load_beside(Decoder::Shared& shared, const LoadRequest& request, const Held& held) {
   const Description& d = shared.description;
   load_layer_inputs(shared, request);
+  load_streams(shared, request);
   if (!d.alibi_slopes.empty()) {
     const std::int64_t heads = d.shape.num_heads;
     shared.alibi_slopes = shared.backend->upload(d.alibi_slopes.data() + shared.share.first(heads),
@@ -254,6 +281,7 @@ std::shared_ptr<const Decoder> Decoder::load(const LoadRequest& request,
            "{} has layers with {}, which run on the CPU; {} has no kernels for them", shape.name,
            layer.state ? "a state" : "latents of all heads", shared->backend->name());
   }
+  check_streams(kept, *shared);
   shared->load_tokens = std::move(load_tokens);
   shared->reader = std::make_unique<TensorReader>(shared->weights, shared->description,
                                                   shared->share, shared->backend);

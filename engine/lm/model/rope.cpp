@@ -19,12 +19,15 @@ void scale_llama3(Rope& rope, JsonFields& fields) {
   const double low = fields.number("low_freq_factor", 1e-6, 1e6);
   const double high = fields.number("high_freq_factor", 1e-6, 1e6);
   const double context = fields.number("original_max_position_embeddings", 1, 1e9);
-  if (high <= low) {
-    refuse(fields.path_of("high_freq_factor"), "{} is not above low_freq_factor = {}", high, low);
+  if (high < low) {
+    refuse(fields.path_of("high_freq_factor"), "{} is below low_freq_factor = {}", high, low);
   }
   for (double& frequency : rope.inverse_frequencies) {
     const double waves = context * frequency / kTau;  // in the context of training
-    const double blend = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+    // Where the two are one, as in Llama 4 Scout, nothing lies between.
+    const double blend = high > low     ? std::clamp((waves - low) / (high - low), 0.0, 1.0)
+                         : waves >= low ? 1.0
+                                        : 0.0;
     frequency *= blend + (1 - blend) / factor;
   }
 }

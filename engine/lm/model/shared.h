@@ -29,6 +29,8 @@ struct Decoder::Shared {
   const weights::TensorInfo* layer_embedding = nullptr;
   std::shared_ptr<const Linear> layer_projection;
   NormWeights layer_projection_norm;
+  /// Of the hidden states of a token but the first: of it, and back.
+  std::vector<std::shared_ptr<const Linear>> stream_projections, stream_returns;
 
   Decoder::TokensLoader load_tokens;
   mutable std::once_flag tokens_once;

@@ -40,6 +40,7 @@ class StateMixer {
 /// How many numbers a kind of mixer has beside its matrices; 0: none of a sort.
 struct StateCounts {
   std::int64_t channels = 0, kernel = 0;  ///< of its short convolution
+  std::int64_t num_convolutions = 1;      ///< tensors that it lies in
   std::int64_t decay = 0, step_bias = 0, skip = 0, norm = 0;
   std::int64_t step_norm = 0, state_norm = 0;  ///< of what Mamba makes of its inputs, in Jamba
 
@@ -81,6 +82,30 @@ struct DeltaNet {
   /// The last inputs of the convolution [kernel - 1][channels], and a matrix [key_dim][value_dim]
   /// of each value head.
   std::int64_t state_numbers() const { return counts().kept_inputs() + values() * key_dim; }
+};
+
+/// Kimi Delta Attention (arXiv:2510.26692, section 3): a delta net whose heads forget each channel
+/// of their keys by a step of its own; steps, and the gates of the outputs, are of low rank.
+struct KimiDelta {
+  std::int64_t num_heads = 0, head_dim = 0;  ///< of keys and of values
+  std::int64_t kernel = 0;
+
+  std::int64_t width() const { return num_heads * head_dim; }
+  std::int64_t outputs() const { return width(); }
+  std::int64_t channels() const { return 3 * width(); }
+  /// Columns of what goes in: q, k and v of all heads, what makes steps, what makes gates, then how
+  /// much each head corrects.
+  std::int64_t columns() const { return channels() + 2 * head_dim + num_heads; }
+  StateCounts counts() const {
+    return {.channels = channels(),
+            .kernel = kernel,
+            .num_convolutions = 3,
+            .decay = num_heads,
+            .step_bias = width(),
+            .norm = head_dim};
+  }
+  /// The last inputs of the convolution, and a matrix [head_dim][head_dim] of each head.
+  std::int64_t state_numbers() const { return counts().kept_inputs() + width() * head_dim; }
 };
 
 /// Mamba (Gu and Dao, arXiv:2312.00752, section 3.2), as Jamba has it: a state of each channel,
@@ -145,19 +170,21 @@ struct GatedConvolution {
   std::int64_t state_numbers() const { return counts().kept_inputs(); }
 };
 
-using StateForm = std::variant<DeltaNet, Mamba, Mamba2, GatedConvolution>;
+using StateForm = std::variant<DeltaNet, KimiDelta, Mamba, Mamba2, GatedConvolution>;
 
 struct StateWeights {
   std::vector<float> convolution;       ///< [channels][kernel], oldest first
   std::vector<float> convolution_bias;  ///< [channels], or empty
-  std::vector<float> decay, step_bias;  ///< [heads]; of Mamba [inner][state] and [inner]
-  std::vector<float> skip;              ///< [heads] or [inner]: what passes beside the state
-  std::vector<float> norm;              ///< of the outputs
+  /// [heads]; of Mamba [inner][state] and [inner], of Kimi's a step for each channel.
+  std::vector<float> decay, step_bias;
+  std::vector<float> skip;  ///< [heads] or [inner]: what passes beside the state
+  std::vector<float> norm;  ///< of the outputs
   std::vector<float> step_norm, b_norm, c_norm;
   float epsilon = 0;
 };
 
 std::shared_ptr<const StateMixer> make_mixer(const DeltaNet& net, StateWeights weights);
+std::shared_ptr<const StateMixer> make_mixer(const KimiDelta& net, StateWeights weights);
 std::shared_ptr<const StateMixer> make_mixer(const Mamba& mamba, StateWeights weights);
 std::shared_ptr<const StateMixer> make_mixer(const Mamba2& mamba, StateWeights weights);
 std::shared_ptr<const StateMixer> make_mixer(const GatedConvolution& net, StateWeights weights);

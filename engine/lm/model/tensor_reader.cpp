@@ -38,7 +38,7 @@ std::int64_t bytes_of(const std::vector<Network>& networks) {
 std::int64_t Matrices::bytes() const {
   std::int64_t bytes = bytes_of(networks) + bytes_of(shared);
   for (const auto& linear : {qkv, output, query, state.in, state.out, into_experts, from_experts,
-                             layer_input.in, layer_input.down})
+                             layer_input.in, layer_input.down, bypass.in, bypass.down})
     if (linear != nullptr) bytes += linear->bytes();
   for (const auto& linear : state.inner) bytes += linear->bytes();
   return latent_heads == nullptr ? bytes : bytes + latent_heads->bytes();
@@ -145,6 +145,7 @@ std::shared_ptr<const Matrices> TensorReader::matrices(std::int64_t layer_index,
     }
   }
   matrices->layer_input = network({"per_layer_input.in_proj"}, "per_layer_input.out_proj", 0);
+  matrices->bypass = network({"laurel.in_proj"}, "laurel.out_proj", 0);
   matrices->into_experts = make({"latent.in_proj"}, Cut::rows);
   matrices->from_experts = make({"latent.out_proj"}, Cut::columns);
   for (std::int64_t expert = 0; expert < experts; ++expert) {
@@ -262,6 +263,8 @@ void TensorReader::leave_layer(std::int64_t layer_index) const {
          Part::query_latent_norm,
          Part::latent_norm,
          Part::state_convolution,
+         Part::state_key_convolution,
+         Part::state_value_convolution,
          Part::state_decay,
          Part::state_step_bias,
          Part::state_skip,
@@ -271,6 +274,12 @@ void TensorReader::leave_layer(std::int64_t layer_index) const {
          Part::state_c_norm,
          Part::layer_input_norm,
          Part::layer_scale,
+         Part::bypass_norm,
+         Part::stream_prediction,
+         Part::stream_correction,
+         Part::stream_router,
+         Part::stream_router_norm,
+         Part::stream_scale,
          Part::network_post_norm,
          Part::experts_norm,
          Part::experts_post_norm,

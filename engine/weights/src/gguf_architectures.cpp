@@ -206,7 +206,9 @@ void add_experts(Table& table) {
                       {"num_local_experts", "expert_count"},
                       kActive,
                       {"interleave_moe_layer_step", "interleave_moe_layer_step"},
-                      {"attention_chunk_size", "attention.chunk_size", false}}};
+                      {"attention_chunk_size", "attention.sliding_window", false},
+                      {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false},
+                      {"rope_theta", "rope.freq_base", false}}};
   // Latent attention; what of its widths are no keys is added by gguf_config.
   Spellings latent = routed;
   for (const Spelling& one : {Spelling{"kv_lora_rank", "attention.kv_lora_rank"},

@@ -116,12 +116,24 @@ class Translation {
       config.erase("sliding_window");
     }
     if (prefix_ == "chatglm") add_head_width(config);
+    if (prefix_ == "llama4") add_chunks(config);
     if (prefix_ == "deepseek2") add_latents(config);
     if (prefix_ == "gemma4") add_unlike_heads(config);
     const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
     const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
     if (config.contains("linear_num_value_heads") && heads > 0 && inner % heads == 0)
       config["linear_value_head_dim"] = inner / heads;
+  }
+
+  // What llama.cpp takes without a key: chunks of 8192, or where their key says 0 none and rope
+  // everywhere, and norms of heads but for the one model of so many experts.
+  void add_chunks(Json& config) const {
+    config["use_qk_norm"] = number_of("llama4.expert_count") != 128;
+    const bool none = config.value("attention_chunk_size", Json()) == 0;
+    config.erase("attention_chunk_size");
+    if (!none) return;
+    config["attention_chunk_size"] = Json();
+    config["no_rope_layer_interval"] = kLayersRange.high;
   }
 
   // Layers without key heads keep a state.

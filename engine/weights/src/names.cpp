@@ -98,9 +98,25 @@ Names gpt_oss_names() {
   return names;
 }
 
-// Experts stand beside the network, and a layer gets inputs by token.
-Names gemma4_names() {
+// A layer gets inputs by token.
+Names layer_input_names() {
   Names names = usual_names();
+  names["per_layer_input.in_proj"] = places("layers.{}.", {"per_layer_input_gate"});
+  names["per_layer_input.out_proj"] = places("layers.{}.", {"per_layer_projection"});
+  return names;
+}
+
+// There is a way of low rank beside attention.
+Names gemma3n_names() {
+  Names names = layer_input_names();
+  names["laurel.in_proj"] = places("layers.{}.laurel.", {"linear_left"});
+  names["laurel.out_proj"] = places("layers.{}.laurel.", {"linear_right"});
+  return names;
+}
+
+// Experts stand beside the network.
+Names gemma4_names() {
+  Names names = layer_input_names();
   const std::string experts = "layers.{}.experts.";
   for (const char* linear : {"gate_proj", "up_proj"}) {
     names[std::string("experts.") + linear] = {
@@ -109,8 +125,6 @@ Names gemma4_names() {
   names["experts.down_proj"] = {{experts + "down_proj", Fused::no, false, true}};
   for (const char* linear : {"gate_proj", "up_proj", "down_proj"})
     names[std::string("shared_expert.") + linear] = names[linear];
-  names["per_layer_input.in_proj"] = places("layers.{}.", {"per_layer_input_gate"});
-  names["per_layer_input.out_proj"] = places("layers.{}.", {"per_layer_projection"});
   return names;
 }
 
@@ -147,6 +161,29 @@ Names feed_forward_names() {
   Names names = with_experts("feed_forward", "gate_proj", "up_proj", "down_proj");
   for (const char* linear : {"gate_proj", "up_proj", "down_proj"})
     names[linear] = places("layers.{}.feed_forward.", {linear});
+  return names;
+}
+
+// Delta nets and latent attention under one name. transformers files the dense networks of the
+// first layers under that of experts, others under their own.
+Names kimi_linear_names() {
+  Names names = with_experts("block_sparse_moe", "w1", "w3", "w2");
+  for (const char* linear : {"q_proj", "k_proj", "v_proj", "f_a_proj", "f_b_proj", "g_a_proj",
+                             "g_b_proj", "b_proj", "o_proj"}) {
+    names[std::string("linear_attn.") + linear] = places("layers.{}.self_attn.", {linear});
+  }
+  for (const char* linear : {"gate_proj", "up_proj", "down_proj"})
+    names[linear].push_back({std::string("layers.{}.block_sparse_moe.") + linear + ".weight"});
+  return names;
+}
+
+// Stacks of matrices [in_features, out_features], of gate and up together.
+Names llama4_names() {
+  Names names = feed_forward_names();
+  const std::string experts = "layers.{}.feed_forward.experts.";
+  for (const char* linear : {"experts.gate_proj", "experts.up_proj"})
+    names[linear] = {{experts + "gate_up_proj", Fused::gate_up, true, true}};
+  names["experts.down_proj"] = {{experts + "down_proj", Fused::no, true, true}};
   return names;
 }
 
@@ -288,6 +325,7 @@ const Names& names_of(const std::string& family) {
       {"bloom", bloom_names()},
       {"falcon", bloom_names()},
       {"falcon_h1", feed_forward_names()},
+      {"gemma3n", gemma3n_names()},
       {"gemma4", gemma4_names()},
       {"gpt2", gpt2_names()},
       {"gpt_bigcode", gpt_bigcode_names()},
@@ -299,8 +337,10 @@ const Names& names_of(const std::string& family) {
       {"granitemoehybrid", granite_moe_names()},
       {"granitemoeshared", granite_moe_names()},
       {"jamba", feed_forward_names()},
+      {"kimi_linear", kimi_linear_names()},
       {"lfm2", lfm2_names()},
       {"lfm2_moe", lfm2_names()},
+      {"llama4_text", llama4_names()},
       {"mixtral", with_experts("block_sparse_moe", "w1", "w3", "w2")},
       {"mpt", mpt_names()},
       {"nemotron_h", nemotron_h_names()},

@@ -57,14 +57,35 @@ Stems gemma_stems() {
   return stems;
 }
 
-// Beside what Gemma 2 has: inputs of layers by token, and experts beside the network.
-Stems gemma4_stems() {
+// Beside what Gemma 2 has: inputs of layers by token.
+Stems layer_input_stems() {
   Stems stems = gemma_stems();
-  const std::string layer = "layers.{}.";
   stems[Part::layer_embedding] = {"embed_tokens_per_layer"};
   stems[Part::layer_projection] = {"per_layer_model_projection"};
   stems[Part::layer_projection_norm] = {"per_layer_projection_norm"};
-  stems[Part::layer_input_norm] = {layer + "post_per_layer_input_norm"};
+  stems[Part::layer_input_norm] = {"layers.{}.post_per_layer_input_norm"};
+  return stems;
+}
+
+// Several hidden states of a token.
+Stems gemma3n_stems() {
+  Stems stems = layer_input_stems();
+  const std::string streams = "layers.{}.altup.";
+  stems[Part::stream_projection] = {"altup_projections.{}"};
+  stems[Part::stream_return] = {"altup_unembed_projections.{}"};
+  stems[Part::bypass_norm] = {"layers.{}.laurel.post_laurel_norm"};
+  stems[Part::stream_prediction] = {streams + "prediction_coefs"};
+  stems[Part::stream_correction] = {streams + "correction_coefs"};
+  stems[Part::stream_router] = {streams + "modality_router"};
+  stems[Part::stream_router_norm] = {streams + "router_norm"};
+  stems[Part::stream_scale] = {streams + "correct_output_scale"};
+  return stems;
+}
+
+// Experts beside the network.
+Stems gemma4_stems() {
+  Stems stems = layer_input_stems();
+  const std::string layer = "layers.{}.";
   stems[Part::layer_scale] = {layer + "layer_scalar"};
   stems[Part::network_post_norm] = {layer + "post_feedforward_layernorm_1"};
   stems[Part::experts_norm] = {layer + "pre_feedforward_layernorm_2"};
@@ -110,6 +131,26 @@ Stems nemotron_h_stems() {
   return stems;
 }
 
+// Delta nets and latent attention under one name.
+Stems kimi_linear_stems() {
+  Stems stems = usual_stems();
+  const std::string mixer = "layers.{}.self_attn.";
+  stems[Part::router_correction] = {"layers.{}.block_sparse_moe.gate.e_score_correction_bias"};
+  stems[Part::state_convolution] = {mixer + "q_conv1d"};
+  stems[Part::state_key_convolution] = {mixer + "k_conv1d"};
+  stems[Part::state_value_convolution] = {mixer + "v_conv1d"};
+  stems[Part::state_decay] = {mixer + "A_log"};
+  stems[Part::state_step_bias] = {mixer + "dt_bias"};
+  stems[Part::state_norm] = {mixer + "o_norm"};
+  return stems;
+}
+
+Stems llama4_stems() {
+  Stems stems = usual_stems();
+  stems[Part::router] = {"layers.{}.feed_forward.router"};
+  return stems;
+}
+
 // Falcon-H1 and Jamba.
 Stems pre_ff_stems() {
   Stems stems = usual_stems();
@@ -125,11 +166,14 @@ const Stems& stems_of(const std::string& family) {
       {"falcon_h1", pre_ff_stems()},
       {"gemma2", gemma_stems()},
       {"gemma3", gemma_stems()},
+      {"gemma3n", gemma3n_stems()},
       {"gemma4", gemma4_stems()},
       {"glm4", glm4_stems()},
       {"jamba", pre_ff_stems()},
+      {"kimi_linear", kimi_linear_stems()},
       {"lfm2", lfm2_stems()},
       {"lfm2_moe", lfm2_stems()},
+      {"llama4_text", llama4_stems()},
       {"nemotron_h", nemotron_h_stems()},
       {"olmo2", gemma_stems()},
       {"olmo3", gemma_stems()},

@@ -11,26 +11,12 @@
 #include "sanitised.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
-#include "weight_files.h"
 
 namespace tessera::lm::damaged_decoder_test {
 namespace {
 
 using test::expect_error;
 using test::StoredTensor;
-
-std::vector<StoredTensor> tensors_of(const std::string& path) {
-  const auto weights = weights::Weights::open(path);
-  std::vector<StoredTensor> tensors;
-  for (const weights::TensorInfo& tensor : weights->tensors()) {
-    const auto bytes = weights->bytes(tensor);
-    tensors.push_back({tensor.name,
-                       std::string(weights::to_string(tensor.dtype)),
-                       tensor.shape,
-                       {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
-  }
-  return tensors;
-}
 
 // The largest exponent and a bit of the fraction, in the first number.
 void make_nan(StoredTensor& tensor) {
@@ -77,7 +63,7 @@ class DamagedDecoder : public test::FolderTest {
 class EveryFamily : public DamagedDecoder, public testing::WithParamInterface<std::string> {
  protected:
   std::string config = read_file(decoder_folder(GetParam()) + "/config.json");
-  std::vector<StoredTensor> tensors = tensors_of(decoder_folder(GetParam()));
+  std::vector<StoredTensor> tensors = stored_tensors(decoder_folder(GetParam()));
 };
 
 TEST_P(EveryFamily, IsFineAsItIs) { EXPECT_EQ(complaint(tensors, config), ""); }
@@ -117,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Families, EveryFamily,
                          [](const auto& one) { return one.param; });
 
 TEST_F(DamagedDecoder, HasATensorTooMany) {
-  auto tensors = tensors_of(decoder_folder("llama2"));
+  auto tensors = stored_tensors(decoder_folder("llama2"));
   tensors.push_back({"model.layers.0.mlp.adapter.weight", "F32", {1}, std::string(4, '\0')});
   EXPECT_THAT(
       complaint(tensors, read_file(decoder_folder("llama2") + "/config.json")),
@@ -128,7 +114,7 @@ TEST_F(DamagedDecoder, IsOfAFamilyOrSwitchThatIsPlannedOnly) {
   const auto expect = [&](const char* folder, const Json& changes, const char* said) {
     Json config = parse_json(read_file(decoder_folder(folder) + "/config.json"), "config.json");
     config.update(changes);
-    EXPECT_THAT(complaint(tensors_of(decoder_folder(folder)), config.dump()),
+    EXPECT_THAT(complaint(stored_tensors(decoder_folder(folder)), config.dump()),
                 testing::HasSubstr(said));
   };
   expect("llama2", {{"model_type", "apertus"}, {"architectures", {"ApertusForCausalLM"}}},
@@ -147,7 +133,7 @@ TEST_F(DamagedDecoder, IsOfAFamilyOrSwitchThatIsPlannedOnly) {
 }
 
 TEST_F(DamagedDecoder, LacksABiasThatOtherLayersHave) {
-  auto tensors = tensors_of(decoder_folder("opt"));
+  auto tensors = stored_tensors(decoder_folder("opt"));
   std::erase_if(tensors, [](const StoredTensor& tensor) {
     return tensor.name == "model.decoder.layers.1.fc1.bias";
   });
@@ -180,7 +166,7 @@ TEST_F(DamagedDecoder, HasNoRoomForItsCache) {
 }
 
 TEST_F(DamagedDecoder, ClaimsSizesBeyondAnyMachine) {
-  const auto tensors = tensors_of(decoder_folder("llama2"));
+  const auto tensors = stored_tensors(decoder_folder("llama2"));
   const Json config = Json::parse(read_file(decoder_folder("llama2") + "/config.json"));
   for (const char* key :
        {"num_hidden_layers", "vocab_size", "hidden_size", "intermediate_size",

@@ -11,6 +11,7 @@
 #include "decoder.h"
 #include "tessera/core/error.h"
 #include "tessera/weights/weights.h"
+#include "weight_files.h"
 
 // Tiny models of every family and what Hugging Face transformers made of them: see
 // tests/reference/decoders/README.md.
@@ -28,6 +29,20 @@ inline std::string decoder_path(const std::string& name) {
 inline std::shared_ptr<const Decoder> load_decoder(LoadRequest request) {
   if (request.num_threads == 0) request.num_threads = 2;
   return Decoder::load(request, make_cpu_backend(request.num_threads));
+}
+
+/// All that a file of tensors holds, to write another.
+inline std::vector<test::StoredTensor> stored_tensors(const std::string& path) {
+  const auto weights = weights::Weights::open(path);
+  std::vector<test::StoredTensor> tensors;
+  for (const weights::TensorInfo& tensor : weights->tensors()) {
+    const auto bytes = weights->bytes(tensor);
+    tensors.push_back({tensor.name,
+                       std::string(weights::to_string(tensor.dtype)),
+                       tensor.shape,
+                       {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
+  }
+  return tensors;
 }
 
 struct Expected {

@@ -64,6 +64,13 @@ void add_gemmas(Table& table) {
   table["gemma4"].value_norm = table["gemma4"].layer_scale = true;
   table["gemma4"].score_scale = {1};
   table["gemma4"].experts_beside_network = {.key = "enable_moe_block"};
+  table["gemma3n"] = table["gemma4"];
+  table["gemma3n"].logit_cap.value = 30;
+  table["gemma3n"].layer_scale = false;
+  table["gemma3n"].experts_beside_network = {};
+  table["gemma3n"].num_streams = "altup_num_inputs";
+  table["gemma3n"].sparsity = "activation_sparsity_pattern";
+  table["gemma3n"].only = {{true, "altup_correct_scale"}};
 }
 
 // LayerNorms, and of GPT's descendants biases and no gate.
@@ -181,7 +188,7 @@ void add_experts(Table& table) {
   table["dots1"] = {.routing = sigmoid};
   table["glm4_moe"] = {.epsilon = kRmsEps5,
                        .qk_norm = QkNorm::head_width,
-                       .qk_norm_key = "use_qk_norm",
+                       .qk_normed = {.key = "use_qk_norm"},
                        .rotary_part = {0.5, "partial_rotary_factor"},
                        .routing = sigmoid};
   table["glm4_moe"].routing.normalise.on = true;
@@ -199,6 +206,16 @@ void add_experts(Table& table) {
                                       .grouped_where = {"topk_method", "group_limited_greedy"}}};
   table["ernie4_5_moe"] = table["ernie4_5"];
   table["ernie4_5_moe"].routing = {.corrected = true};
+  table["llama4_text"] = {.epsilon = kRmsEps5,
+                          .qk_norm = QkNorm::head_alone,
+                          .qk_normed = {.on = true, .key = "use_qk_norm"},
+                          .qk_norm_turned = true,
+                          .interleaved = kAlways,
+                          .theta = {500000, "rope_theta"},
+                          .rotary_layers = RotaryLayers::listed,
+                          .chunked = true,
+                          .tempered = {.on = true, .key = "attn_temperature_tuning"},
+                          .routing = {.sigmoid = true, .normalise = {}, .of_inputs = true}};
   table["granitemoe"] = table["granite"];
   table["granitemoeshared"] = table["granitemoe"];
   table["granitemoehybrid"] = table["granitemoe"];
@@ -253,6 +270,15 @@ void add_states(Table& table) {
                         .state_part_scales = "ssm_multipliers",
                         .gate_scale = {1, "mlp_multipliers.0"},
                         .down_scale = {1, "mlp_multipliers.1"}};
+  table["kimi_linear"] = {.epsilon = kRmsEps5,
+                          .positions = Positions::none,
+                          .routing = {.sigmoid = true,
+                                      .corrected = true,
+                                      .normalise = {.on = true, .key = "moe_renormalize"},
+                                      .scale = {2.446, "routed_scaling_factor"},
+                                      .groups = "num_expert_group",
+                                      .active_groups = "topk_group",
+                                      .best_of_group = 2}};
   table["jamba"] = {.normed_state_inputs = true,
                     .positions = Positions::none,
                     .routing = {.normalise = {.on = false}}};
@@ -282,7 +308,7 @@ std::optional<Arithmetic> arithmetic_of(std::string_view family) {
     arithmetic.norm_weight = shape->norm_weight;
     arithmetic.norm_bias = shape->norm_bias;
     arithmetic.qk_norm = shape->qk_norm;
-    arithmetic.qk_norm_key = shape->qk_norm_key;
+    if (shape->qk_norm_key != nullptr) arithmetic.qk_normed = {.key = shape->qk_norm_key};
     if (shape->learned_positions.on) arithmetic.positions = Positions::learned;
   }
   return arithmetic;

@@ -352,6 +352,7 @@ std::int64_t qk_norm_parameters(Config& config, const Switches& switches,
     return 0;
   switch (switches.qk_norm) {
     case QkNorm::none:
+    case QkNorm::head_alone:
       return 0;
     case QkNorm::head_width:
       return 2 * design.head_dim;

@@ -33,6 +33,7 @@ enum class QkNorm {
   none,
   head_width,           ///< a weight per feature of a head, shared by the heads
   head_width_and_bias,  ///< LayerNorms of that width
+  head_alone,           ///< each head of layers that turn, without weights
   each_head,            ///< every head normed alone, by weights of its own
   all_heads             ///< the heads of a token normed as one row
 };
@@ -72,6 +73,7 @@ struct Routing {
   int best_of_group = 1;                ///< by the sum of so many of their best
   Choice grouped_where = {};            ///< where a key says so; without one, always
   bool shared_gate = false;             ///< the shared expert counts by a gate of its own
+  bool of_inputs = false;               ///< what experts read is multiplied, not what they give
 };
 
 /// How a family spells the sizes of Mamba 2, and what its mixer does.
@@ -100,11 +102,11 @@ struct Arithmetic {
   bool embedding_norm = false;
 
   QkNorm qk_norm = QkNorm::none;
-  const char* qk_norm_key = nullptr;  ///< without which, or where it is false, there are none
-  bool qk_norm_turned = false;        ///< normed after they have turned (Hunyuan)
-  Setting latent_epsilon = {1e-6};    ///< of the norms of latents (DeepSeek)
-  bool state_by_head = false;         ///< what a key head of a delta net reads lies together
-  bool normed_state_inputs = false;   ///< steps, B and C of Mamba (Jamba)
+  Switch qk_normed = {.on = true};   ///< off: there are none
+  bool qk_norm_turned = false;       ///< normed after they have turned (Hunyuan)
+  Setting latent_epsilon = {1e-6};   ///< of the norms of latents (DeepSeek)
+  bool state_by_head = false;        ///< what a key head of a delta net reads lies together
+  bool normed_state_inputs = false;  ///< steps, B and C of Mamba (Jamba)
   Mamba2Keys mamba2 = {};
   bool output_gate = false;        ///< beside each query, for what its head gives (Qwen3-Next)
   bool value_norm = false;         ///< values are normed too, without weights (Gemma 4)
@@ -122,6 +124,12 @@ struct Arithmetic {
   Setting local_theta = {};  ///< of layers with a window, which turn without scaling; 0: as all
   bool plain_in_windows = false;  ///< these turn by theta without scaling
   RotaryLayers rotary_layers = RotaryLayers::all;
+
+  bool chunked = false;  ///< windows are chunks, in which a token sees those before it (Llama 4)
+  /// Queries of layers that do not turn grow with the tokens before them: by
+  /// 1 + slope log(1 + floor((position + 1) / tokens)).
+  Switch tempered = {};
+  Setting temper_tokens = {8192, "floor_scale"}, temper_slope = {0.1, "attn_scale"};
 
   Setting score_scale = {};                ///< scores are multiplied by it; 0: as below
   Setting score_width = {};                ///< or divided by its root; 0: of the head's width
@@ -147,6 +155,13 @@ struct Arithmetic {
   /// Of Gemma 4: experts and a network read the hidden state side by side, each by norms of its
   /// own.
   Switch experts_beside_network = {};
+  /// Of Gemma 3n: a token has several hidden states, of which layers read the first, predict all by
+  /// a router and correct all by what they give (AltUp, Baykal et al., arXiv:2301.13310), beside
+  /// each mixer a way of low rank (LAuReL, Menghani et al., arXiv:2411.07501).
+  const char* num_streams = nullptr;
+  /// Of each layer a share: only so many of a network's gates, by mean and spread of a token's,
+  /// stay shut.
+  const char* sparsity = nullptr;
   bool layer_scale = false;  ///< what leaves a layer is multiplied by a number of the file
   /// Flags that must have these values: others change what a layer computes.
   std::vector<Switch> only = {};

@@ -24,7 +24,9 @@ enum class Part {
   layer_embedding,  ///< Gemma 4: of what each layer gets by token
   layer_projection,
   layer_projection_norm,
-  rope_factors,  ///< GGUF: what the frequencies of rotary embeddings are divided by
+  stream_projection,  ///< Gemma 3n: the hidden states of a token but the first, of the first
+  stream_return,      ///< and what makes them alike again
+  rope_factors,       ///< GGUF: what the frequencies of rotary embeddings are divided by
   // of a layer
   attention_norm,
   ffn_norm,
@@ -36,6 +38,12 @@ enum class Part {
   query_latent_norm,
   latent_norm,
   layer_input_norm,  ///< Gemma 4
+  bypass_norm,       ///< Gemma 3n: of a way beside the mixer
+  stream_prediction,
+  stream_correction,
+  stream_router,
+  stream_router_norm,
+  stream_scale,
   layer_scale,
   network_post_norm,  ///< of a network that experts stand beside
   experts_norm,
@@ -45,7 +53,9 @@ enum class Part {
   router,
   router_correction,  ///< a number per expert, added for the choice alone
   shared_expert_gate,
-  state_convolution,  ///< of a layer that mixes tokens by a state
+  state_convolution,      ///< of a layer that mixes tokens by a state
+  state_key_convolution,  ///< Kimi Linear: the others', where the first is that of queries
+  state_value_convolution,
   state_decay,
   state_step_bias,
   state_skip,
