@@ -185,7 +185,6 @@ describe("tessera compare reads", function()
       [":::MLLOG {\"key\": \"requested_scenario\"}\n"] = "detailed log of MLPerf",
       ["benchmarks:\n- metrics:\n    time_to_first_token_ms: {}\n"] = "guidellm benchmark --output-path FILE.json",
       ["<!DOCTYPE html><html></html>"] = "page of HTML", [""] = "it is empty", ["\31\139\8"] = "compressed by gzip",
-      ["Throughput: 9.35 requests/s, 5981.30 total tokens/s"] = "`vllm bench throughput` printed",
       ['{"experiments": [{"requests": []}]}'] = "perf_analyzer's raw profile",
       ["arrival_s,prompt_tokens,output_tokens\n0,1,1\n"] = "a trace of requests",
       ["# HELP go_gc_duration_seconds x\n# TYPE go_gc_duration_seconds summary\ngo_gc_duration_seconds_sum 1\n"] =

@@ -161,6 +161,50 @@ Average time-per-output-token [TPOT] (ms):        18.2000
 
 local lines = function(...) return table.concat({ ... }, "\n") .. "\n" end
 
+-- With a prefix that a container's log puts before each line, and with a terminal's colours.
+local prefixed = printed_block:gsub("[^\n]+", "bench-1  | %0")
+local coloured = printed_block:gsub("203.00", "\27[1;32m%0\27[0m"):gsub("\n", "\r\n")
+
+local lmdeploy_printed = [[
+--------------------------------------------------
+concurrency: 8
+elapsed_time: 10.000s
+first token latency(s)(min, max, ave): 0.150, 0.400, 0.203
+per-token latency(s) percentile(50, 75, 95, 99): [0.0182, 0.0184, 0.019, 0.019]
+number of prompt tokens: 16384
+number of completion tokens: 4096
+token throughput (completion token): 409.600 token/s
+token throughput (prompt + completion token): 2048.000 token/s
+RPS (request per second): 3.200 req/s
+RPM (request per minute): 192.000 req/min
+--------------------------------------------------
+]]
+
+local llmperf = { version = "2023-08-31", model = model, mean_input_tokens = 512, num_concurrent_requests = 8,
+  results_inter_token_latency_s_mean = 0.0196, results_ttft_s_mean = 0.203,
+  results_end_to_end_latency_s_mean = 0.203 + 127 * 0.0182, results_number_input_tokens_mean = "512.0",
+  results_number_output_tokens_mean = "128.0", results_num_completed_requests = 32,
+  results_mean_output_throughput_token_per_s = 409.6 }
+
+local inference_perf = { load_summary = { count = 32 }, failures = { count = 0 }, successes = { count = 32,
+  latency = { request_latency = { mean = 2.5 }, time_to_first_token = { mean = 0.203 },
+    normalized_time_per_output_token = { mean = 0.0196 }, time_per_output_token = { mean = 0.0182 } },
+  throughput = { output_tokens_per_sec = 409.6, requests_per_sec = 3.2 }, prompt_len = { mean = 512 },
+  output_len = { mean = 128 } } }
+
+local llama_timings = core.to_json { model = "m", timings = { prompt_n = 512, prompt_ms = 203, predicted_n = 128,
+  predicted_ms = 128 * 18.2 } }
+
+local llama_log = [[
+slot print_timing: id  0 | task 0 |
+prompt eval time =     103.00 ms /   256 tokens (    0.40 ms per token,  2485.44 tokens per second)
+       eval time =    1164.80 ms /    64 tokens (   18.20 ms per token,    54.95 tokens per second)
+      total time =    1267.80 ms /   320 tokens
+prompt eval time =     303.00 ms /   768 tokens (    0.39 ms per token,  2534.65 tokens per second)
+       eval time =    3494.40 ms /   192 tokens (   18.20 ms per token,    54.95 tokens per second)
+      total time =    3797.40 ms /   960 tokens
+]]
+
 -- { what it is, text, requests at a time where others than 8 or not said (false), number of runs where not 1 }
 local benchmarks = {
   { "vllm 0.6, printed with what it says before", printed_2024 },
@@ -202,6 +246,14 @@ local benchmarks = {
   { "SGLang", lines((core.to_json(sglang):gsub("}$", ', "request_rate": Infinity, "accept_length": null}'))) },
   { "trtllm-bench", core.to_json(trtllm) },
   { "trtllm-bench, printed", trtllm_printed },
+  { "vllm, behind a container's name", prefixed, false },
+  { "vllm, in a terminal's colours", coloured, false },
+  { "LMDeploy, printed", lmdeploy_printed },
+  { "LMDeploy, printed twice", lmdeploy_printed .. lmdeploy_printed, 8, 2 },
+  { "LLMPerf", core.to_json(llmperf) },
+  { "inference-perf", core.to_json(inference_perf) },
+  { "an answer of llama-server", llama_timings, false },
+  { "the log of llama-server", llama_log, false },
 }
 
 -- { what it is, text, what the refusal says }
@@ -211,6 +263,8 @@ local no_benchmarks = {
     metrics = { time_to_first_token = { value = 1 } } },
     "aiperf's records of single requests" },
   { "llama-bench -pg", llama_table:format("pp512+tg128", "pp512+tg32"), "prompts and answers together" },
+  { "Locust", csv_of({ "Type", "Name", "Request Count", "Average Response Time" }, { "POST", "/v1", 32, 2514.4 }),
+    "a table of Locust" },
   { "a trace", lines '{"timestamp": 0, "input_length": 512, "output_length": 128, "hash_ids": [1]}',
     "a trace of requests" },
   { "trtllm-bench that timed nothing", core.to_json { request_info = { num_requests = 1 }, performance = {} },
@@ -234,6 +288,19 @@ describe("a benchmark's file", function()
       end
     end)
   end
+  it("is read without lengths where it says none", function()
+    local table_of = "batch,num_prompts,RPS,RPM,FTL(ave)(s),FTL(min)(s),FTL(max)(s),50%(s),75%(s),95%(s),99%(s),"
+      .. "throughput(out tok/s),throughput(total tok/s)\n"
+      .. "8,32,3.2,192,0.203,0.15,0.4,0.0182,0.0184,0.019,0.019,409.6,2048\n"
+    local run = bench.runs(support.temporary(table_of))[1]
+    assert.same({ 8, 32, 0.203, 0.0182, 409.6 }, { run.max_concurrency, run.completed, run.ttft_s, run.tpot_s,
+      run.throughput_tok_s })
+    assert.is_nil(run.prompt_tokens)
+    for _, total in ipairs { "total tokens/s, 409.60 output tokens/s", "tokens/s" } do
+      run = bench.runs(support.temporary("INFO ready\nThroughput: 3.20 requests/s, 2048.00 " .. total .. "\n"))[1]
+      assert.same({ "throughput", 3.2, 640 }, { run.kind, run.request_per_s, run.tokens_per_request })
+    end
+  end)
   for _, case in ipairs(no_benchmarks) do
     it("is refused by what it is: " .. case[1], function()
       local ok, why = pcall(bench.runs, support.temporary(case[2]))

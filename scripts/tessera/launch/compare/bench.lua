@@ -1,10 +1,13 @@
--- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, TensorRT-LLM, guidellm, genai-perf,
--- aiperf and llama.cpp, and what running servers say. What says too little for a comparison is refused as what it is.
+-- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, TensorRT-LLM, LMDeploy, guidellm,
+-- genai-perf, aiperf, LLMPerf, inference-perf and llama.cpp, and what running servers say. What says too little for a
+-- comparison is refused as what it is.
 
 local batched_bench = require "tessera.launch.compare.forms.batched_bench"
 local core = require "tessera.core"
 local csv = require "tessera.launch.compare.forms.csv"
 local llama_bench = require "tessera.launch.compare.forms.llama_bench"
+local llama_server = require "tessera.launch.compare.forms.llama_server"
+local lmdeploy = require "tessera.launch.compare.forms.lmdeploy"
 local load_tools = require "tessera.launch.compare.forms.load_tools"
 local names = require "tessera.launch.compare.forms.names"
 local printed = require "tessera.launch.compare.forms.printed"
@@ -46,6 +49,7 @@ end
 -- The runs of one decoded value; nil where it is of no tool that is known.
 local function of_json(json, path)
   if trtllm.is(json) then return { trtllm.run(json, path) } end
+  if llama_server.is(json) then return { llama_server.run(json, path) } end
   if batched_bench.is(json) then return batched_bench.runs({ json }, path) end
   if llama_bench.is(json) then return llama_bench.runs({ json }, path) end
   if is_list(json) and llama_bench.is(json[1]) then return llama_bench.runs(json, path) end
@@ -66,8 +70,8 @@ end
 
 local function refuse_unknown(path)
   core.refuse(path, "it is neither of `vllm bench serve --save-result`, `vllm bench latency --output-json`, SGLang, "
-    .. "trtllm-bench, guidellm, genai-perf, aiperf, llama-bench or llama-batched-bench, nor metrics or a log of a "
-    .. "server")
+    .. "trtllm-bench, LMDeploy, guidellm, genai-perf, aiperf, LLMPerf, inference-perf, llama-bench or "
+    .. "llama-batched-bench, nor metrics or a log of a server")
 end
 
 local function json_runs(text, path)
@@ -108,9 +112,9 @@ local function refuse_by_name(text, path)
     core.refuse(path, "what guidellm prints, or its YAML; `guidellm benchmark --output-path FILE.json` can be read")
   elseif head:find("<html", 1, true) or head:find("<!DOCTYPE", 1, true) then
     core.refuse(path, "a page of HTML; the file that the benchmark saved beside it (JSON, CSV) can be read")
-  elseif head:find "^%s*Throughput: [%d.]+ requests/s" or head:find "\nThroughput: [%d.]+ requests/s" then
-    core.refuse(path, "what `vllm bench throughput` printed, which says no lengths; `vllm bench serve --save-result` "
-      .. "does")
+  elseif head:find "^\"?Type\"?,\"?Name\"?,\"?Request Count" then
+    core.refuse(path, "a table of Locust, which times whole answers and says neither their lengths nor how many ran "
+      .. "together; `vllm bench serve --save-result` does")
   elseif head:find "Avg latency: [%d.]+ seconds" then
     core.refuse(path, "what `vllm bench latency` printed; --output-json FILE writes a file that can be read")
   elseif head:find "^%s*arrival_s" or head:find "ContextTokens" or head:find "num_prefill_tokens" then
@@ -122,8 +126,9 @@ end
 local function printed_runs(text, path)
   if printed.is(text) then return printed.runs(text, path) end
   if servers.is_log(text) then return { servers.log_run(text, path) } end
-  local run = trtllm.text_run(text, path)
-  return run and { run }
+  local run = trtllm.text_run(text, path) or vllm.throughput_text_run(text, path)
+    or llama_server.text_run(text, path)
+  return run and { run } or lmdeploy.text_runs(text, path)
 end
 
 -- `vllm bench sweep` writes the keys of its JSON as a table's columns; nil where the text is none.
@@ -144,7 +149,7 @@ end
 local function text_runs(text, path)
   if servers.is_metrics(text) then return { servers.metrics_run(text, path) } end
   local runs = llama_bench.text_runs(text, path) or batched_bench.text_runs(text, path) or sweep_runs(text, path)
-    or load_tools.csv_runs(text, path)
+    or lmdeploy.csv_runs(text, path) or load_tools.csv_runs(text, path)
   if runs then return runs end
   refuse_by_name(text, path)
   refuse_unknown(path)
@@ -167,7 +172,7 @@ end
 --- The runs of a file, or of the text that is given as its: { kind = "serve" | "latency" | "throughput" | "metrics" |
 --- "log", path, ... }; times in s. Raises where it is no such file.
 function M.runs(path, text)
-  text = text or core.read_text(path)
+  text = (text or core.read_text(path)):gsub("\27%[[%d;]*m", "") -- colours of a terminal
   if not text:find "%S" then core.refuse(path, "it is empty") end
   local runs = printed_runs(text, path)
   if not runs then runs = (text:find "^%s*[{%[]" and json_runs or text_runs)(text, path) end

@@ -1,4 +1,5 @@
--- What guidellm, genai-perf and aiperf write, as JSON and as CSV: statistics by the name of a metric.
+-- What guidellm, genai-perf, aiperf, LLMPerf and inference-perf write, as JSON and as CSV: statistics by the name of a
+-- metric.
 
 local csv = require "tessera.launch.compare.forms.csv"
 local names = require "tessera.launch.compare.forms.names"
@@ -55,6 +56,34 @@ local function has_metric(json, key)
   return type(json[key]) == "table" and (json[key].avg ~= nil or json[key].mean ~= nil)
 end
 
+-- LLMPerf's summary, flat; times in seconds, whose means end in "_mean". Its "inter token latency" is the whole answer
+-- over its tokens, so the time of a token is what whole and first leave.
+local function llmperf_run(json, path)
+  local function value(name) return tonumber(json["results_" .. name]) end
+  local run = { kind = "serve", path = path, tool = "LLMPerf", model = json.model,
+    ttft_s = value "ttft_s_mean", e2e_s = value "end_to_end_latency_s_mean",
+    prompt_tokens = value "number_input_tokens_mean" or tonumber(json.mean_input_tokens),
+    output_tokens = value "number_output_tokens_mean" or tonumber(json.mean_output_tokens),
+    max_concurrency = tonumber(json.num_concurrent_requests), completed = value "num_completed_requests",
+    throughput_tok_s = value "mean_output_throughput_token_per_s" }
+  if run.ttft_s and run.e2e_s and run.output_tokens and run.output_tokens > 1 then
+    run.tpot_s = (run.e2e_s - run.ttft_s) / (run.output_tokens - 1)
+  end
+  return run
+end
+
+-- inference-perf's summary of a load; times in seconds.
+local function inference_perf_run(json, path)
+  local run, done = { kind = "serve", path = path, tool = "inference-perf" }, json.successes
+  add_metrics(run, done.latency)
+  run.prompt_tokens, run.output_tokens = mean_of(done.prompt_len), mean_of(done.output_len)
+  run.completed, run.failed = tonumber(done.count), type(json.failures) == "table" and tonumber(json.failures.count)
+  local rates = type(done.throughput) == "table" and done.throughput or {}
+  run.request_per_s, run.throughput_tok_s = rates.requests_per_sec, rates.output_tokens_per_sec
+  run.max_concurrency = run.e2e_s and run.request_per_s and run.e2e_s * run.request_per_s or nil -- Little's law
+  return run
+end
+
 --- Runs of a decoded document; nil where it is of none of these tools, and why where it is what they cannot say it in.
 function M.runs(json, path)
   if type(json.benchmarks) == "table" and type(json.benchmarks[1]) == "table" then
@@ -77,6 +106,11 @@ function M.runs(json, path)
     run.max_concurrency = find(json.input_config, "concurrency", "number", 6)
     run.rate_per_s = find(json.input_config, "request_rate", "number", 6)
     return { run }
+  end
+  if json.results_ttft_s_mean ~= nil then return { llmperf_run(json, path) } end
+  if type(json.load_summary) == "table" and type(json.successes) == "table"
+    and type(json.successes.latency) == "table" then
+    return { inference_perf_run(json, path) }
   end
   if type(json.metadata) == "table" and json.metadata.session_num and type(json.metrics) == "table" then
     return nil, "aiperf's records of single requests; profile_export_aiperf.json beside it has the means"

@@ -5,7 +5,7 @@ local M = {}
 
 -- A name's words, without those of a statistic, and its field. The first that is in a name counts.
 local fields = {
-  { "time to first token", "ttft_s" }, { "ttft", "ttft_s" }, { "time to second token" },
+  { "normalized" }, { "time to first token", "ttft_s" }, { "ttft", "ttft_s" }, { "time to second token" },
   { "time per output token", "tpot_s" }, { "tpot", "tpot_s" },
   { "inter token latency", "itl_s" }, { "itl", "itl_s" },
   { "request latency", "e2e_s" }, { "e2e latency", "e2e_s" }, { "end to end latency", "e2e_s" }, { "e2el", "e2e_s" },

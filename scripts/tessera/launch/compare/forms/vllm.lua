@@ -66,6 +66,13 @@ local function throughput(json, path)
     tokens_per_request = number_at(json, "tokens_per_second", path) / rate }
 end
 
+--- The run that `vllm bench throughput` printed; nil of another text.
+function M.throughput_text_run(text, path)
+  local requests, tokens = ("\n" .. text):match "\nThroughput: ([%d.]+) requests/s, ([%d.]+) %a* ?tokens/s"
+  if not requests then return nil end
+  return throughput({ requests_per_second = tonumber(requests), tokens_per_second = tonumber(tokens) }, path)
+end
+
 -- SGLang's bench_one_batch: one batch, its prefill and the median of its steps.
 local function one_batch(json, path)
   local batch = number_at(json, "batch_size", path, 1)
