@@ -282,6 +282,10 @@ class Assembly {
     if (const std::string borrowed = cost::borrowed_forms(context); !borrowed.empty()) {
       result_.source += ", " + borrowed;
     }
+    const auto& runs = context.kernel_set.recalibration;
+    if (runs && runs->ran_on(context.device(priced.stages.front().members.front()))) {
+      add_note("step times corrected: " + runs->text());
+    }
   }
 
   void add_plan(const PoolOptions& pool, const std::string& path) {

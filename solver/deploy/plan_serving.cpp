@@ -14,6 +14,7 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/core/units.h"
+#include "tessera/cost/auto_kernel_set.h"
 #include "tessera/solver/deploy/priced_configurations.h"
 
 namespace tessera::solver {
@@ -290,6 +291,10 @@ namespace {
 
 ServingPlans searched(const ServingRequest& request, const DataFolders& folders,
                       const std::string& path) {
+  if (request.kernel_set != cost::kAutoKernelSet) {
+    const auto runs = cost::find_kernel_set(request.kernel_set, folders).recalibration;
+    if (runs) runs->check_ran_on(*request.cluster, path + ".kernel_set");
+  }
   ServingSearch search(request, folders, path);
   const std::optional<double> rate_per_s = search.traffic()->rate_per_s();
   if (request.objective != ServingGoal::rate && !rate_per_s) {

@@ -1,5 +1,9 @@
 // What launches ask of plans: where their layers lie, what runs them, and what a runtime cannot do.
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "problem_lua.h"
 #include "script_planners.h"
 #include "solver_lua.h"
@@ -57,6 +61,16 @@ solver::TransferEnd transfer_end_at(lua_State* L, int index) {
   return end;
 }
 
+std::vector<std::string> device_types_of(const PipelinePlan& pipeline) {
+  std::set<std::string> types;
+  for (const auto& members : solver::stage_devices(pipeline)) {
+    for (const std::size_t member : members) {
+      types.insert(pipeline.problem.batch()->device(member).name);
+    }
+  }
+  return {types.begin(), types.end()};
+}
+
 }  // namespace
 
 /// placement_at(plan, nodes, places)
@@ -65,8 +79,9 @@ int placement_at(lua_State* L) {
   return 1;
 }
 
-/// engine_kernels(plan): of each of its engines { name =, runtime = (of the kernel set), eight_bit
-/// = "int" | "fp8" | "w8a8", checkpoint = what tells it from others }.
+/// engine_kernels(plan): of each of its engines { name =, definition = (of the kernel set, JSON),
+/// runtime = (its), devices = names of types, eight_bit = "int" | "fp8" | "w8a8", checkpoint = what
+/// tells it from others }.
 int engine_kernels(lua_State* L) {
   const Plan& plan = plan_at(L);
   const Placement placement = solver::placement_of(plan);
@@ -76,9 +91,12 @@ int engine_kernels(lua_State* L) {
     const PipelinePlan& pipeline =
         several != nullptr ? several->replicas[i] : std::get<PipelinePlan>(plan);
     const solver::BatchProblem& batch = *pipeline.problem.batch();
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 6);
     lua_kit::set_text(L, "name", batch.kernel_set.name);
+    lua_kit::set_text(L, "definition", json_text(cost::to_json(batch.kernel_set)));
     lua_kit::set_text(L, "runtime", batch.kernel_set.runtime);
+    lua_kit::push_texts(L, device_types_of(pipeline));
+    lua_setfield(L, -2, "devices");
     lua_kit::set_text(L, "eight_bit", solver::eight_bit_kind(batch, placement.engines[i]));
     lua_kit::set_text(L, "checkpoint", solver::checkpoint_of(batch, placement.engines[i]));
     lua_rawseti(L, -2, static_cast<int>(i) + 1);

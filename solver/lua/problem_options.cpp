@@ -224,6 +224,9 @@ void read_kernel_set(lua_State* L, const lua_kit::Options& options, solver::Prob
   if (!name.empty() && name != cost::kAutoKernelSet) {
     kernel_sets.clear();
     batch.kernel_set = cost::find_kernel_set(name, folders);
+    if (const auto& runs = batch.kernel_set.recalibration) {
+      runs->check_ran_on(batch.cluster, options.path_of("kernel_set"));
+    }
     return;
   }
   if (!follows) return;

@@ -159,7 +159,10 @@ std::optional<Binding> host_binding(const PipelinePlan& plan) {
   const BatchProblem* batch = plan.problem.batch();
   if (batch == nullptr || plan.stages.empty()) return std::nullopt;
   const auto size = static_cast<double>(plan.decode_micro_batch_size);
-  const double step_s = batch->kernel_set.host_s(size, size);
+  const auto first = static_cast<std::size_t>(plan.stages.front().device_index);
+  const Device& device = batch->device(first);
+  const double step_s = batch->kernel_set.measured_factor(cost::Phase::decode, device) *
+                        batch->kernel_set.host_s(size, size);
   const double first_s = plan.stages.front().decode_s;
   if (step_s == 0 || first_s <= 0) return std::nullopt;
   const double rounds = (batch->workload.output_tokens - 1) *

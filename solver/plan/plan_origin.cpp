@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -81,13 +82,25 @@ class Origin {
 void set_origin(PipelinePlan& plan, const Candidate& candidate) {
   const BatchProblem& batch = *plan.problem.batch();
   plan.provenance = Provenance::modelled;
-  if (batch.profiles.empty()) return;
-  Origin origin(plan, batch);
-  const auto members = stage_members(batch, candidate.order);
-  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    origin.add_stage(plan.stages[k], members[k]);
+  if (!batch.profiles.empty()) {
+    Origin origin(plan, batch);
+    const auto members = stage_members(batch, candidate.order);
+    for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+      origin.add_stage(plan.stages[k], members[k]);
+    }
+    origin.write(plan);
   }
-  origin.write(plan);
+  const auto& runs = batch.kernel_set.recalibration;
+  const auto has_run = [&](const PlanStage& stage) {
+    return runs->ran_on(batch.device(static_cast<std::size_t>(stage.device_index)));
+  };
+  if (runs && std::any_of(plan.stages.begin(), plan.stages.end(), has_run)) {
+    if (const auto error = runs->error()) {
+      plan.provenance = Provenance::fitted;
+      plan.error = error;
+    }
+    plan.notes.push_back("latencies corrected: " + runs->text());
+  }
 }
 
 }  // namespace tessera::solver

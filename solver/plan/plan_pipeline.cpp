@@ -156,8 +156,7 @@ void set_serving_times(serving::BatchPipeline& pipeline,
   };
   pipeline.host_s = [context, pass_of](serving::BatchPhase phase, const serving::MicroBatch& batch,
                                        std::int64_t index) {
-    const cost::Pass pass = pass_of(batch, phase, index);
-    return context->batch()->kernel_set.host_s(pass.work.batch_size, pass.rows());
+    return context->price->host_s(pass_of(batch, phase, index));
   };
   pipeline.link_s = [context, pass_of](std::size_t k, serving::BatchPhase phase,
                                        const serving::MicroBatch& batch, std::int64_t index) {

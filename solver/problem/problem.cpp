@@ -139,6 +139,9 @@ void Fields<solver::BatchProblem>::check(const S& batch, const FieldPath& path) 
     refuse(path("kv_omega"), "it is of {} layers, {} has {}; give it anew", omega.size(),
            batch.model.name, batch.model.num_layers);
   }
+  if (const auto& runs = batch.kernel_set.recalibration) {
+    runs->check_is_of(batch.model, path("kernel_set"));
+  }
   const Workload& work = batch.workload;
   const std::int64_t limit = batch.model.max_context_tokens;
   if (limit <= 0 || work.max_prompt_tokens + work.max_output_tokens <= limit) return;

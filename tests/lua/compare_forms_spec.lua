@@ -251,8 +251,7 @@ describe("what compare says of a run", function()
     local _, first = said()
     local predicted = {}
     for _, row in ipairs(first.rows) do predicted[row.metric] = row.predicted end
-    local file = support.temporary()
-    os.remove(file)
+    local file = support.temporary() .. ".json"
     local function compared(ttft, tpot)
       local path = support.temporary(core.to_json(support.changed(serve, { num_prompts = 8, completed = 8,
         total_input_tokens = 4096, total_output_tokens = 1024, mean_ttft_ms = predicted.ttft_s * ttft * 1e3,
@@ -266,15 +265,39 @@ describe("what compare says of a run", function()
     end
     assert.near(1.2, row(compared(1.5, 1.2), "tpot_s").ratio, 1e-9)
     local second = compared(1.5, 1.3)
-    assert.near(1.2 * predicted.tpot_s, row(second, "tpot_s").predicted, 1e-9)
-    assert.near(1, row(second, "ttft_s").ratio, 1e-9)
+    assert.near(1.2, row(second, "tpot_s").predicted / predicted.tpot_s, 1e-6)
+    assert.near(1, row(second, "ttft_s").ratio, 0.01) -- embedding and LM head are corrected as decoding
     assert.near(math.sqrt(1.2 * 1.3), second.corrections.decode.factor, 1e-9)
     local third = compared(1.5, 2)
-    assert.near(math.sqrt(1.2 * 1.3) * predicted.tpot_s, row(third, "tpot_s").predicted, 1e-9)
+    assert.near(math.sqrt(1.2 * 1.3), row(third, "tpot_s").predicted / predicted.tpot_s, 1e-6)
     assert.is_true(row(third, "tpot_s").is_outside)
     assert.equal(3, third.corrections.decode.num_runs)
-    core.write_file(file, '{"format": "tessera-recalibration", "version": 1, "model": "opt-13b"}')
-    raises("invalid_argument", "it is of opt-13b, the plan is of llama-3.1-8b", function() compared(1, 1) end)
+
+    -- Plans by that file have these prices, say by which runs, and what is added is over the prices without them.
+    local by_runs = assert(ts.plan(plan:problem():with { kernel_set = file }, { planner = "manual",
+      stages = plan.stages, prefill_micro_batch_size = plan.prefill_micro_batch_size,
+      decode_micro_batch_size = plan.decode_micro_batch_size }))
+    local factor = (1.2 * 1.3 * 2) ^ (1 / 3)
+    assert.near(factor, ts.simulate(by_runs).tpot_s / ts.simulate(plan).tpot_s, 1e-6)
+    assert.equal("fitted", by_runs.provenance)
+    assert.near(math.exp(math.abs(math.log(2) - math.log(1.2 * 1.3) / 2)) - 1, by_runs.error, 1e-9)
+    assert.matches("latencies corrected: prefill x 1.5 by 3 runs, decode x 1.46 by 3 runs of llama%-3.1%-8b on "
+      .. "A100%-80G", table.concat(by_runs.notes, "\n"))
+    plan, by_runs = by_runs, plan
+    local fourth = compared(1.5, 2)
+    plan = by_runs
+    assert.near(math.sqrt(math.sqrt(1.2 * 1.3 * 2 * 2)), fourth.corrections.decode.factor, 1e-9)
+
+    raises("invalid_argument", "a file that ends in .json", function()
+      compare.compare(plan, {}, { replan = false, recalibrate = "corrections" })
+    end)
+    local set = core.from_json(core.read_file(file))
+    set.recalibration.model = "opt-13b"
+    core.write_file(file, core.to_json(set))
+    raises("invalid_argument", "its model: opt-13b, the plan's: llama-3.1-8b", function() compared(1, 1) end)
+    set.recalibration.model, set.recalibration.of = "llama-3.1-8b", "modern"
+    core.write_file(file, core.to_json(set))
+    raises("invalid_argument", "its kernel set: modern, the plan's: ", function() compared(1, 1) end)
     core.write_file(file, "{}")
     raises("invalid_argument", "it is none that `tessera compare --recalibrate` wrote", function() compared(1, 1) end)
   end)

@@ -1,11 +1,14 @@
 #include "cost_lua.h"
 
 #include "core_lua.h"
+#include "tessera/core/error.h"
 #include "tessera/cost/auto_kernel_set.h"
+#include "tessera/cost/recalibration.h"
 #include "tessera/cost/tensor_parallel.h"
 #include "tessera/lua_kit/args.h"
 #include "tessera/lua_kit/guard.h"
 #include "tessera/lua_kit/module.h"
+#include "tessera/lua_kit/table.h"
 #include "tessera/lua_kit/value.h"
 
 namespace tessera::cost_lua {
@@ -28,6 +31,23 @@ int kernel(lua_State* L) {
   lua_pushnil(L);
   lua_kit::push_text(L, cost::why_no_kernel(set, *device, bitwidth));
   return 2;
+}
+
+/// fit_ratios(ratios): { factor, num_runs, error, left_out_error } of ratios of measured to
+/// predicted, as kernel sets are corrected by them; nil of none.
+int fit_ratios(lua_State* L) {
+  const std::vector<double> ratios = lua_kit::any_numbers(L, 1, "ratios");
+  for (const double ratio : ratios) {
+    if (!(ratio > 0)) refuse("ratios", "{} is no ratio above 0", ratio);
+  }
+  if (ratios.empty()) return 0;
+  const cost::RatioFit fit = cost::fit_ratios(ratios);
+  lua_createtable(L, 0, 4);
+  lua_kit::set_number(L, "factor", fit.factor);
+  lua_kit::set_number(L, "num_runs", static_cast<double>(ratios.size()));
+  if (fit.spread) lua_kit::set_number(L, "error", *fit.spread);
+  if (fit.left_out_error) lua_kit::set_number(L, "left_out_error", *fit.left_out_error);
+  return 1;
 }
 
 /// why_not_sharded(model, degree): why its layers cannot be split so many ways, in words, or nil.
@@ -61,6 +81,7 @@ void register_cost(lua_State* L) {
                             {"fit_profile", guarded<fit_profile>},
                             {"cross_validate", guarded<cross_validate>},
                             {"calibrate", guarded<calibrate>},
+                            {"fit_ratios", guarded<fit_ratios>},
                             {"kernel", guarded<kernel>},
                             {"design_points", guarded<design_points>},
                             {"pricing", guarded<pricing>},

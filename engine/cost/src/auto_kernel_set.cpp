@@ -154,6 +154,7 @@ PricingContext pricing_context(ModelShape model, Cluster cluster,
       kernel_set == kAutoKernelSet
           ? common_of(recommended_kernel_sets(devices, asked, {}, folders), devices, asked)
           : find_kernel_set(kernel_set, folders);
+  if (const auto& runs = context.kernel_set.recalibration) runs->check_is_of(model, "kernel_set");
   std::set<std::string> known;
   for (const Device& device : devices) {
     if (!known.insert(device.name).second) continue;

@@ -127,7 +127,11 @@ std::vector<std::int64_t> captured_rows(const KernelSet& kernels, std::int64_t t
 bool KernelSet::reads_kv(const Device& device, std::int32_t bitwidth) const {
   if (bitwidth == 16 || kv_rules.empty()) return true;
   return std::any_of(kv_rules.begin(), kv_rules.end(), [&](const KvRule& rule) {
-    return rule.bitwidth == bitwidth && device.compute_capability >= rule.min_compute_capability;
+    const auto& names = rule.devices;
+    const bool is_named =
+        names.empty() || std::find(names.begin(), names.end(), device.name) != names.end();
+    return rule.bitwidth == bitwidth && is_named &&
+           device.compute_capability >= rule.min_compute_capability;
   });
 }
 
@@ -168,9 +172,12 @@ Json to_json(const KernelSet& set) { return json_of(set); }
 
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders) {
   static FileCache<KernelSet> known;
-  const std::string path = folders.require("kernel_sets", name);
+  const bool is_file = name.ends_with(".json");
+  const std::string path = is_file ? name : folders.require("kernel_sets", name);
   return *known.get(path, [&](const std::string& content) {
-    return kernel_set_from_json(parse_json(content, path), path);
+    KernelSet set = kernel_set_from_json(parse_json(content, path), path);
+    if (is_file) set.name = name;
+    return set;
   });
 }
 

@@ -13,6 +13,8 @@ GroupKey group_key(const PricingContext& context, const std::vector<std::size_t>
                   group_type(context.cluster, members),
                   context.kernel_set.name,
                   context.kernel_set.tuned_experts,
+                  measured_factor(context, members, Phase::prefill),
+                  measured_factor(context, members, Phase::decode),
                   context.profiles.size(),
                   members.size(),
                   link.kind,

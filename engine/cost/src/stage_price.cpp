@@ -21,6 +21,15 @@ std::shared_ptr<const Profile> profile_of(const PricingContext& context, const D
   return nullptr;
 }
 
+double measured_factor(const PricingContext& context, const std::vector<std::size_t>& members,
+                       Phase phase) {
+  double factor = 0;
+  for (const std::size_t member : members) {
+    factor = std::max(factor, context.kernel_set.measured_factor(phase, context.device(member)));
+  }
+  return factor;
+}
+
 namespace {
 
 KernelSet rules_of(const PricingContext& context) {
@@ -46,7 +55,9 @@ class GroupPrice final : public StagePrice {
         model_(latency_model_of(context, members)),
         profile_(profile_of(context, context.device(members.front()))),
         kv_bitwidth_(kv_bitwidth),
-        num_members_(members.size()) {
+        num_members_(members.size()),
+        prefill_factor_(measured_factor(context, members, Phase::prefill)),
+        decode_factor_(measured_factor(context, members, Phase::decode)) {
     for (const std::size_t member : members) {
       const Device& device = context.device(member);
       const auto same = [&](const Device* seen) { return seen->name == device.name; };
@@ -63,27 +74,33 @@ class GroupPrice final : public StagePrice {
                            kept_s(layer, bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
                              return model_->layer_s(kept, bits, kv_bitwidth_, work);
                            });
-    return std::max(seconds + slowed_s(layer, bitwidth, work), launches_s(layer, work));
+    return factor(work) *
+           std::max(seconds + slowed_s(layer, bitwidth, work), launches_s(layer, work));
   }
   double attention_s(const LayerShape& layer, std::int32_t bitwidth,
                      const LayerWork& work) const override {
-    return model_->attention_s(layer, bitwidth, kv_bitwidth_, work);
+    return factor(work) * model_->attention_s(layer, bitwidth, kv_bitwidth_, work);
   }
   double experts_s(const LayerShape& layer, std::int32_t bitwidth,
                    const LayerWork& work) const override {
     if (!has_experts(layer)) return 0;
-    return model_->experts_s(layer, bitwidth, work) +
-           slowed_s(experts_alone(layer), bitwidth, work) +
-           kept_s(experts_alone(layer), bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
-             return model_->experts_s(kept, bits, work);
-           });
+    const double seconds =
+        model_->experts_s(layer, bitwidth, work) + slowed_s(experts_alone(layer), bitwidth, work) +
+        kept_s(experts_alone(layer), bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
+          return model_->experts_s(kept, bits, work);
+        });
+    return factor(work) * seconds;
   }
+  // The ends matter where steps are short: when decoding.
   double embedding_s(double rows) const override {
-    return model_->embedding_s(context_.model, rows);
+    return decode_factor_ * model_->embedding_s(context_.model, rows);
   }
-  double head_s(double rows) const override { return model_->lm_head_s(context_.model, rows); }
+  double head_s(double rows) const override {
+    return decode_factor_ * model_->lm_head_s(context_.model, rows);
+  }
   double host_s(double sequences, double rows) const override {
-    return context_.kernel_set.host_s(sequences, rows);
+    return (rows > sequences ? prefill_factor_ : decode_factor_) *
+           context_.kernel_set.host_s(sequences, rows);
   }
   double hop_s(double rows, const Link& link) const override {
     const double bytes = count(context_.model.hidden_size) * activation_bytes(context_.memory);
@@ -107,6 +124,10 @@ class GroupPrice final : public StagePrice {
       more_s += share * std::max(0.0, seconds(kept, 16) - seconds(kept, bitwidth));
     }
     return more_s;
+  }
+
+  double factor(const LayerWork& work) const {
+    return work.phase == Phase::prefill ? prefill_factor_ : decode_factor_;
   }
 
   /// What the products' arithmetic takes longer than in short bursts, once clocks have settled.
@@ -145,9 +166,10 @@ class GroupPrice final : public StagePrice {
   std::shared_ptr<const Profile> profile_;
   std::int32_t kv_bitwidth_;
   std::size_t num_members_;
-  std::vector<const Device*> slowed_;  ///< one of each type
-  KernelSet rules_;                    ///< where any is
-  std::set<double> shares_;            ///< of layers that keep a matrix in 16 bits
+  double prefill_factor_, decode_factor_;  ///< of what runs took
+  std::vector<const Device*> slowed_;      ///< one of each type
+  KernelSet rules_;                        ///< where any is
+  std::set<double> shares_;                ///< of layers that keep a matrix in 16 bits
 };
 
 /// Devices of several types with equal shards: what follows waits for the slowest.
@@ -372,13 +394,17 @@ PassSeconds PipelinePrice::pass(std::size_t stage, const Pass& pass) const {
     seconds.layers_s += count(number) * price.layer_s(layer, kind.bitwidth, pass.work);
   }
   if (is_first(place)) {
-    seconds.host_s = price.host_s(pass.work.batch_size, pass.rows());
+    seconds.host_s = host_s(pass);
     seconds.embedding_s = price.embedding_s(pass.rows());
   }
   if (pass.num_sampled > 0 && holds_lm_head(place, context_.memory)) {
     seconds.head_s = price.head_s(pass.num_sampled);
   }
   return seconds;
+}
+
+double PipelinePrice::host_s(const Pass& pass) const {
+  return prices_.front()->host_s(pass.work.batch_size, pass.rows());
 }
 
 double PipelinePrice::hop_s(std::size_t stage, double rows) const {

@@ -78,8 +78,8 @@ function M.main(given)
   end
   show(result)
   if given.recalibrate then
-    terminal.say(("%s has the correction; compare --recalibrate %s predicts with it from now on, and adds what it "
-      .. "reads\n"):format(given.recalibrate, given.recalibrate))
+    terminal.say(("%s has the correction, as a kernel set: `tessera plan` and `tessera capacity` with --kernel-set %s "
+      .. "plan by it, and compare --recalibrate adds what it reads\n"):format(given.recalibrate, given.recalibrate))
   end
   return 0
 end

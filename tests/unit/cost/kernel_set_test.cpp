@@ -89,6 +89,18 @@ TEST(KernelSets, Availability) {
   EXPECT_EQ(bits("vllm_rocm", "M3-Max-128G"), Bits{});
 }
 
+TEST(KernelSets, RocmReadsEightBitCachesWhereItHasFp8) {
+  const KernelSet set = find_kernel_set("vllm_rocm", datasets());
+  for (const char* name : {"MI300X", "MI325X", "MI355X", "RX-9070-XT"}) {
+    EXPECT_TRUE(set.reads_kv(find_device(name, datasets()), 8)) << name;
+    EXPECT_FALSE(set.reads_kv(find_device(name, datasets()), 4)) << name;
+  }
+  for (const char* name : {"MI210", "MI250", "RX-7900-XTX", "Strix-Halo-128G"}) {
+    EXPECT_FALSE(set.reads_kv(find_device(name, datasets()), 8)) << name;
+    EXPECT_TRUE(set.reads_kv(find_device(name, datasets()), 16)) << name;
+  }
+}
+
 TEST(KernelSets, LlamaCppKeepsActivationsInBlocks) {
   const KernelSet set = find_kernel_set("llama_cpp", datasets());
   EXPECT_TRUE(set.gguf);

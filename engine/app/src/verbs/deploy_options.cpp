@@ -108,8 +108,10 @@ const OptionTable& compare_options() {
                   "file of it would be: 10 s and 16 MiB at most"},
           {.name = "recalibrate",
            .type = OptionType::text,
-           .doc = "File that keeps what runs said of the prices: predictions are corrected by it, "
-                  "their interval is its spread, and what is read now is added"},
+           .doc =
+               "FILE.json that keeps what runs said of the prices, a kernel set: predictions are "
+               "corrected by it, what is read now is added, and --kernel-set FILE.json plans by "
+               "it"},
           {.name = "replan",
            .type = boolean,
            .doc = "Looks whether another plan would now be better",

@@ -2,12 +2,12 @@
 -- whether another plan would be better if the correction holds.
 --
 -- What a plan predicts is predicted again under what was measured: the run's mean lengths and its concurrency (by
--- Little's law where a rate was offered). The correction is a factor for each phase, exp of the mean log ratio of
--- measured to predicted; its error is the standard deviation of those logs, and where there are three runs or more the
--- error of predicting each run by the others.
+-- Little's law where a rate was offered). The correction is a factor for each phase (cost.fit_ratios). Where it is
+-- kept, the file is a kernel set with the ratios of all runs, and predictions are by that.
 
 local bench = require "tessera.launch.compare.bench"
 local core = require "tessera.core"
+local cost = require "tessera.cost"
 local left = require "tessera.launch.compare.left"
 local recalibration = require "tessera.launch.compare.recalibration"
 local solver = require "tessera.solver"
@@ -37,25 +37,9 @@ local function less_sure(a, b)
   end
 end
 
--- Mean and standard deviation of logs, and the largest error of predicting each by the others.
-local function fit(ratios)
-  local n, sum = #ratios, 0
-  if n == 0 then return nil end
-  for _, ratio in ipairs(ratios) do sum = sum + math.log(ratio) end
-  local mean, squares, worst = sum / n, 0, nil
-  for _, ratio in ipairs(ratios) do
-    squares = squares + (math.log(ratio) - mean) ^ 2
-    if n >= 3 then
-      local others = (sum - math.log(ratio)) / (n - 1)
-      worst = math.max(worst or 0, math.exp(math.abs(math.log(ratio) - others)) - 1)
-    end
-  end
-  return { factor = math.exp(mean), num_runs = n, error = n > 1 and math.sqrt(squares / (n - 1)) or nil,
-    left_out_error = worst }
-end
-
--- What a plan predicts for a workload; of one with replicas, each with its share of the requests. Nil and why.
-local function predict_workload(plan, workload)
+-- What a plan predicts for a workload, by its kernel set or the one that is named; of one with replicas, each with its
+-- share of the requests. Nil and why.
+local function predict_workload(plan, workload, kernel_set)
   local engines, total = plan.replicas or { plan }, 0
   for _, engine in ipairs(engines) do total = total + engine:problem().workload.batch_size end
   local sum = { ttft_s = 0, tpot_s = 0, e2e_s = 0, throughput_tok_s = 0, requests = 0, error = 0 }
@@ -63,7 +47,7 @@ local function predict_workload(plan, workload)
     local share = engine:problem().workload.batch_size / total
     local own = { prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
       batch_size = round(workload.batch_size * share) }
-    local same, why = under_workload(engine, own)
+    local same, why = under_workload(engine, own, kernel_set)
     if not same then return nil, why end
     local run = solver.simulate(same)
     sum.ttft_s, sum.tpot_s = sum.ttft_s + run.ttft_s * own.batch_size, sum.tpot_s + run.tpot_s * own.batch_size
@@ -76,8 +60,8 @@ local function predict_workload(plan, workload)
   return sum
 end
 
--- What the plan predicts for a run; nil and why.
-local function predict(plan, run, planned)
+-- What the plan predicts for a run, by its kernel set or the one that is named.
+local function predict(plan, run, planned, kernel_set)
   local own = plan:problem().workload
   local workload = { prompt_tokens = own.prompt_tokens, output_tokens = own.output_tokens,
     batch_size = own.batch_size }
@@ -89,8 +73,8 @@ local function predict(plan, run, planned)
       output_tokens = round(run.output_tokens or planned.output_tokens or own.output_tokens),
       batch_size = concurrency or own.batch_size }
   end
-  local predicted, why = predict_workload(plan, workload)
-  if not predicted then return nil, why.message end
+  local predicted, why = predict_workload(plan, workload, kernel_set)
+  if not predicted then core.refuse(run.path, "the plan cannot run what was measured: " .. why.message) end
   predicted.workload, predicted.how = workload, how
   return predicted
 end
@@ -124,7 +108,6 @@ local function rows_of(run, predicted)
     local is_outside = not note and low and (run[metric] < low or run[metric] > high)
     rows[#rows + 1] = { file = run.path, metric = metric, unit = unit, predicted = predicted[metric],
       low = low, high = high, is_outside = is_outside or nil,
-      factor = predicted.factors and predicted.factors[metric] or nil,
       measured = run[metric],
       note = note or is_outside and ("outside of its interval, %.4g to %.4g %s"):format(low, high, unit) or "",
       ratio = not note and run[metric] > 0 and predicted[metric] > 0 and ratio or nil }
@@ -159,12 +142,12 @@ local function corrections_of(rows)
   local corrections = {}
   for _, metric in ipairs { "tpot_s", "e2e_s", "throughput_tok_s" } do
     if not corrections.decode and by_metric[metric] then
-      corrections.decode = fit(by_metric[metric])
+      corrections.decode = cost.fit_ratios(by_metric[metric])
       corrections.decode.from = metric
     end
   end
   if by_metric.ttft_s then
-    corrections.prefill = fit(by_metric.ttft_s)
+    corrections.prefill = cost.fit_ratios(by_metric.ttft_s)
     corrections.prefill.from = "ttft_s"
   elseif corrections.decode and corrections.decode.from ~= "tpot_s" then
     corrections.prefill = corrections.decode -- whole latencies are of both phases
@@ -204,9 +187,9 @@ local function take(plan, run, result, state, opt)
   local other = bench.why_other_model(run, problem.model)
   if other then core.refuse(run.path, other) end
   if run.kind == "throughput" then take_throughput(run, problem.workload) end
-  local predicted, why = predict(plan, run, opt.planned or {})
-  if not predicted then core.refuse(run.path, "the plan cannot run what was measured: " .. why) end
-  if state then recalibration.apply(state, predicted, fit) end
+  local planned = opt.planned or {}
+  local predicted = predict(plan, run, planned, state and state.is_there and state.path or nil)
+  if state then recalibration.add(state, rows_of(run, predict(plan, run, planned, state.base))) end
   result.runs[#result.runs + 1] = { file = run.path, kind = run.kind, workload = predicted.workload,
     provenance = predicted.provenance, error = predicted.error }
   local rows = rows_of(run, predicted)
@@ -230,7 +213,7 @@ function M.compare(plan, paths, opt)
   local model = plan:problem().model
   if not model then core.refuse("tessera compare", "the plan is of an instance, which no server runs") end
   local result = { rows = {}, runs = {}, remarks = {} }
-  local state = opt.recalibrate and recalibration.read(opt.recalibrate, model)
+  local state = opt.recalibrate and recalibration.read(opt.recalibrate, plan)
   local function take_all(runs)
     for _, run in ipairs(runs) do take(plan, run, result, state, opt) end
   end
@@ -238,10 +221,9 @@ function M.compare(plan, paths, opt)
   if opt.metrics then take_all(bench.runs(opt.metrics.url, opt.metrics.text)) end
   result.corrections = corrections_of(result.rows)
   if state then
-    recalibration.add(state, result.rows)
-    recalibration.save(opt.recalibrate, state)
+    recalibration.save(state)
     for phase, from in pairs { prefill = "ttft_s", decode = "tpot_s" } do
-      local all = fit(state[phase])
+      local all = cost.fit_ratios(state.set.recalibration[phase .. "_ratios"] or {})
       if all then result.corrections[phase], all.from = all, from end
     end
   end

@@ -1,65 +1,94 @@
--- What runs of a model on a deployment have said of its prices so far, in a file: ratios of measured to predicted for
--- prefill and decode, each of one run. Their mean corrects the next prediction, their spread is its interval.
+-- What runs on a deployment took of what its kernel set predicts, kept as a kernel set that has their ratios besides:
+-- who plans by that file has prices that they correct.
 
 local core = require "tessera.core"
+local solver = require "tessera.solver"
 
 local M = {}
 
-local phases = { ttft_s = "prefill", tpot_s = "decode" }
+local phases = { ttft_s = "prefill_ratios", tpot_s = "decode_ratios" }
 
-local function is_ratio(value) return type(value) == "number" and value > 0 and value < math.huge end
+-- What ran that says something: { base = the kernel set of a plan, without what other runs said of it, model =, devices
+-- = names of types, sorted }.
+local function about_plan(plan)
+  local kernels, types, devices = solver.engine_kernels(plan), {}, {}
+  for _, each in ipairs(kernels) do
+    if each.name ~= kernels[1].name then
+      core.refuse("--recalibrate", ("the plan's engines have kernel sets %s and %s; a file is of one"):format(
+        kernels[1].name, each.name))
+    end
+    for _, name in ipairs(each.devices) do
+      if not types[name] then devices[#devices + 1], types[name] = name, true end
+    end
+  end
+  table.sort(devices)
+  local base = core.from_json(kernels[1].definition)
+  base.name = base.recalibration and base.recalibration.of or base.name
+  base.recalibration = nil
+  return { base = base, model = plan:problem().model.name, devices = devices }
+end
 
---- What a file has, for the model of a plan; empty where there is none yet.
-function M.read(path, model)
-  local state = { format = "tessera-recalibration", version = 1, model = model.name, prefill = {}, decode = {} }
-  if core.file_kind(path) ~= "file" then return state end
-  local ok, had = pcall(core.from_json, core.read_file(path))
-  if not ok or type(had) ~= "table" or had.format ~= state.format or had.version ~= 1 then
+-- A kernel set as another one, which plans take where it is named, by the same profiles.
+local function corrected(ran)
+  local base = ran.base
+  base.doc = ("%s, corrected by runs of %s"):format(base.name, ran.model)
+  base.profiles_of = base.profiles_of or base.name
+  base.auto_rank = nil
+  base.recalibration = { of = base.name, model = ran.model, devices = ran.devices }
+  return base
+end
+
+local function read_set(path)
+  local ok, set = pcall(core.from_json, core.read_file(path))
+  local about = ok and type(set) == "table" and set.recalibration
+  if type(about) ~= "table" or type(about.of) ~= "string" or type(about.model) ~= "string"
+    or type(about.devices) ~= "table" then
     core.refuse(path, "it is none that `tessera compare --recalibrate` wrote; name another file")
   end
-  if had.model ~= model.name then
-    core.refuse(path, ("it is of %s, the plan is of %s; a file is of one model"):format(tostring(had.model),
-      model.name))
+  return set
+end
+
+--- What a file has, for a plan: { path =, set = the kernel set, base = the name of the one that it corrects }; without
+--- ratios where there is no file yet.
+function M.read(path, plan)
+  if not path:find "%.json$" then
+    core.refuse(path, "what runs said is kept in a file that ends in .json, which --kernel-set reads")
   end
-  for _, phase in ipairs { "prefill", "decode" } do
-    for i, ratio in ipairs(type(had[phase]) == "table" and had[phase] or {}) do
-      if not is_ratio(ratio) then core.refuse(path, ("%s[%d] is no ratio above 0"):format(phase, i)) end
-      state[phase][i] = ratio
+  local ran = about_plan(plan)
+  local state = { path = path, base = ran.base.name, is_there = core.file_kind(path) == "file" }
+  if not state.is_there then
+    state.set = corrected(ran)
+    return state
+  end
+  state.set = read_set(path)
+  local about = state.set.recalibration
+  for what, pair in pairs { model = { about.model, ran.model }, ["kernel set"] = { about.of, ran.base.name },
+    devices = { table.concat(about.devices, " and "), table.concat(ran.devices, " and ") } } do
+    if pair[1] ~= pair[2] then
+      core.refuse(path, ("its %s: %s, the plan's: %s; a file is of one, name another"):format(what, pair[1], pair[2]))
     end
   end
   return state
 end
 
--- Mean factor of a phase, and how far off the worst of three or more is by the others, else their spread; 1 and nil
--- where no run has said anything.
-local function factor_of(ratios, fit)
-  local fitted = fit(ratios)
-  if not fitted then return 1, nil end
-  return fitted.factor, fitted.left_out_error or fitted.error
-end
-
---- Corrects a prediction in place. `fit`: of ratios.
-function M.apply(state, predicted, fit)
-  local prefill, prefill_error = factor_of(state.prefill, fit)
-  local decode, decode_error = factor_of(state.decode, fit)
-  local answer_s = predicted.e2e_s - predicted.ttft_s
-  local total_s = predicted.ttft_s * prefill + answer_s * decode
-  predicted.throughput_tok_s = predicted.throughput_tok_s * predicted.e2e_s / total_s
-  predicted.ttft_s, predicted.tpot_s, predicted.e2e_s = predicted.ttft_s * prefill, predicted.tpot_s * decode, total_s
-  predicted.factors = { ttft_s = prefill, tpot_s = decode }
-  local error = math.max(prefill_error or 0, decode_error or 0)
-  if error > 0 then predicted.error = error end
-end
-
---- Adds what rows say, which were compared with corrected predictions.
+--- Adds what rows say, which were compared with predictions by the kernel set that is corrected.
 function M.add(state, rows)
+  local about = state.set.recalibration
   for _, row in ipairs(rows) do
     local phase = phases[row.metric]
-    if phase and row.ratio then table.insert(state[phase], row.ratio * (row.factor or 1)) end
+    if phase and row.ratio then
+      about[phase] = about[phase] or {}
+      table.insert(about[phase], row.ratio)
+    end
   end
 end
 
---- Writes the file.
-function M.save(path, state) core.write_file(path, core.to_json(state) .. "\n") end
+--- Writes the file, where runs have said anything.
+function M.save(state)
+  local about = state.set.recalibration
+  if about.prefill_ratios or about.decode_ratios then
+    core.write_file(state.path, core.to_json(state.set) .. "\n")
+  end
+end
 
 return M

@@ -12,6 +12,7 @@
 #include "tessera/core/provenance.h"
 #include "tessera/core/published_quality.h"
 #include "tessera/core/record.h"
+#include "tessera/cost/recalibration.h"
 
 namespace tessera::cost {
 
@@ -56,6 +57,7 @@ struct KvRule {
   std::int32_t bitwidth = 8;
   double min_compute_capability = 0;  ///< inclusive
   bool offered = true;                ///< plans choose it too where nobody says the cache's bits
+  std::vector<std::string> devices;   ///< that have it, by name; empty: all of the capability
 };
 
 /// Decode attention that runs a block for each query head: those of a group that share keys and
@@ -105,6 +107,7 @@ struct KernelSet {
   double attention_memory_ratio = 0.6;
   std::vector<KernelRule> rules;
   std::vector<KvRule> kv_rules;  ///< empty: nobody asked, so every cache is taken to run
+  std::optional<Recalibration> recalibration;  ///< absent: nothing was measured against it
 
   /// The rule for a bitwidth on a device, or nullptr: no kernel, so no planner may choose it. Among
   /// the rules that apply, one that names the device goes first, then the highest
@@ -126,10 +129,14 @@ struct KernelSet {
   bool takes_profiles_of(const std::string& kernel_set) const {
     return kernel_set == name || kernel_set == profile_set();
   }
-  /// What the host adds to a step of `rows` tokens of so many sequences; more than one of each is a
-  /// prompt.
+  /// What the host adds, before what runs took corrects it, to a step of `rows` tokens of so many
+  /// sequences; more than one of each is a prompt.
   double host_s(double sequences, double rows) const {
     return host_step_s + host_sequence_s * sequences + (rows > sequences ? host_prompt_s : 0);
+  }
+  /// What runs took on a device of what is predicted by the rest of the set; 1 where none ran.
+  double measured_factor(Phase phase, const Device& device) const {
+    return recalibration && recalibration->ran_on(device) ? recalibration->factor(phase) : 1;
   }
   /// Rows that the products of a decode step of `sequences` have.
   double padded_rows(double sequences) const;
@@ -258,7 +265,11 @@ struct Fields<cost::KvRule> {
                                             .in_file = InFile::defaulted}),
       field<&Rule::offered>({.name = "offered",
                              .doc = "Whether plans choose it where nobody says the cache's bits",
-                             .in_file = InFile::defaulted})};
+                             .in_file = InFile::defaulted}),
+      field<&Rule::devices>(
+          {.name = "devices",
+           .doc = "Devices that have it, by name; left out: all of the capability",
+           .in_file = InFile::when_set})};
 };
 
 template <>
@@ -410,6 +421,10 @@ struct Fields<cost::KernelSet> {
       field<&Set::kv_rules>({.name = "kv_rules",
                              .doc = "KV caches of fewer than 16 bits; left out: all run everywhere",
                              .in_file = InFile::when_set}),
+      field<&Set::recalibration>({.name = "recalibration",
+                                  .doc = "What runs took of what it predicts, as `tessera compare "
+                                         "--recalibrate` writes it",
+                                  .in_file = InFile::when_set}),
       field<&Set::source>(
           {.name = "source", .doc = "Where the figures were read", .in_file = InFile::when_set})};
   /// No two rules may match a device equally well.
@@ -424,7 +439,8 @@ namespace tessera::cost {
 /// match equally well are errors. @throws Error{invalid_argument | out_of_range} naming the field.
 KernelSet kernel_set_from_json(const Json& json, const std::string& path);
 Json to_json(const KernelSet& set);  ///< reads back exactly
-/// The kernel set called `name`, matched like a device. @throws Error{not_found} with the nearest.
+/// The kernel set called `name`, matched like a device; one that ends in ".json" is read from that
+/// file, and called by it. @throws Error{not_found} with the nearest.
 KernelSet find_kernel_set(const std::string& name, const DataFolders& folders);
 
 }  // namespace tessera::cost

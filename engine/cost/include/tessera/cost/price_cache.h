@@ -21,6 +21,7 @@ namespace tessera::cost {
 struct GroupKey {
   std::string model, device, kernel_set;
   std::optional<bool> tuned_experts;
+  double prefill_factor = 1, decode_factor = 1;  ///< KernelSet::measured_factor
   std::size_t num_profiles = 0, degree = 1;
   std::string link;  ///< kind, within the group
   double link_bytes_per_s = 0, link_latency_s = 0;

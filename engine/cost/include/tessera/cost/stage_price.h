@@ -40,6 +40,10 @@ struct PricingContext {
 /// What was measured of the device; null where nothing was.
 std::shared_ptr<const Profile> profile_of(const PricingContext& context, const Device& device);
 
+/// What runs took, of what is predicted, on a group; of unlike devices the slowest each time.
+double measured_factor(const PricingContext& context, const std::vector<std::size_t>& members,
+                       Phase phase);
+
 /// The model of one tensor-parallel group, or device: by its profile where there is one, else the
 /// roofline; of unlike devices the slowest each time. @param members into the cluster's, at least 1
 std::unique_ptr<LatencyModel> latency_model_of(const PricingContext& context,
@@ -153,6 +157,7 @@ class PipelinePrice {
 
   std::size_t num_stages() const { return stages_.size(); }
   PassSeconds pass(std::size_t stage, const Pass& pass) const;
+  double host_s(const Pass& pass) const;  ///< of the first stage's pass
   /// Hidden states of so many rows to the next stage.
   double hop_s(std::size_t stage, double rows) const;
   /// Tokens of so many sequences from the last stage to the first; 0 where these are one.
