@@ -51,6 +51,27 @@ describe("a GGUF file", function()
     end
   end)
 
+  for _, name in ipairs { "llama", "llama3", "qwen2", "qwen3" } do
+    it("is quantised with its tokenizer, and runs: " .. name, function()
+      if missing then return pending(missing) end
+      local path, out = models .. name .. "/model.gguf", new_folder() .. "/q"
+      local status, text, err = host.run_program({ host.program, "quantise", path, "--bitwidths", "8", "--out", out },
+        "")
+      assert.same({ 0, "" }, { status, err })
+      assert.is_nil(text:find("no tokenizer", 1, true))
+      local own, written = ts.tokenizer(path), ts.tokenizer(out)
+      assert.equal(own.vocab_size, written.vocab_size)
+      for _, words in ipairs { "the", " a b  c", "Grüße\n1234", "" } do
+        local ids = own:encode(words)
+        assert.same(ids, written:encode(words))
+        assert.equal(own:decode(ids), written:decode(ids))
+      end
+      status, text, err = host.run_program({ host.program, "generate", out, "a b", "--max-tokens", "4" }, "")
+      assert.equal(0, status, err)
+      assert.matches("tokens of prompt", text .. err)
+    end)
+  end
+
   it("is quantised by tessera quantise, with groups that divide its widths", function()
     local out = new_folder() .. "/q"
     local status, text, err = host.run_program({ host.program, "quantise", models .. "llama/model.gguf", "--bitwidths",

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -11,6 +10,7 @@
 
 #include "aligned.h"
 #include "slices.h"
+#include "speed.h"
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 #include "tessera/kernels/dense.h"
@@ -27,56 +27,8 @@ using kernels::Matrix;
 using kernels::Real;
 using kernels::Rows;
 
-constexpr std::int64_t kColdBytes = std::int64_t{128} << 20;  // more than a last-level cache
 constexpr std::int64_t kFewTokens = 16;  // beyond them arithmetic takes longer than reading
-constexpr double kLongestRepeat_s = 0.5;
 constexpr std::int64_t kCheckedRows = 64, kCheckedTokens = 4;
-constexpr double kMostNmse = 1e-9;  // sums in f32, gemm.h and gemm_a8.h
-
-/// A number of [-1, 1) by its index.
-float number(std::uint64_t i) {
-  auto bits = static_cast<std::uint32_t>(i ^ i >> 32);
-  bits = (bits ^ bits >> 15) * 2246822519u;
-  bits = (bits ^ bits >> 13) * 3266489917u;
-  return static_cast<float>(static_cast<std::int32_t>(bits ^ bits >> 16)) * 0x1p-31f;
-}
-
-std::vector<float> numbers(std::int64_t count, std::uint64_t from) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = number(from + i);
-  return values;
-}
-
-/// Makes calls use the versions for an instruction set while it lives.
-class WithIsa {
- public:
-  explicit WithIsa(const std::string& isa) : is_set_(!isa.empty()) {
-    if (!is_set_ || kernels::use_isa(isa.c_str())) return;
-    std::string known;
-    for (const kernels::KernelInfo& kernel : kernels::cpu_kernels()) {
-      const std::string name = kernel.isa;
-      if (kernel.runs_here && known.find(name + ",") == std::string::npos) known += name + ", ";
-    }
-    refuse("isa", "{} does not run here; these do: {}", quote(isa),
-           known.substr(0, known.size() - 2));
-  }
-  ~WithIsa() {
-    if (is_set_) kernels::use_isa(nullptr);
-  }
-  WithIsa(const WithIsa&) = delete;
-  WithIsa& operator=(const WithIsa&) = delete;
-
- private:
-  bool is_set_;
-};
-
-/// The version of a kernel that a call takes.
-std::string chosen_isa(ProductKernel kernel) {
-  for (const kernels::KernelInfo& version : kernels::cpu_kernels()) {
-    if (version.chosen && name_of(kernel) == version.name) return version.isa;
-  }
-  return "";
-}
 
 class Product {
  public:
@@ -114,16 +66,9 @@ class Product {
 
   bool is_stopped() const { return r_.stop != nullptr && *r_.stop; }
 
-  /// Seconds of a product, over all copies, or those that there was time for.
   double time() {
-    const auto start = std::chrono::steady_clock::now();
-    std::chrono::duration<double> took{0};
-    std::int64_t done = 0;
-    while (done < copies_ && took.count() < kLongestRepeat_s && !is_stopped()) {
-      apply(data_.data() + done++ * stride_);
-      took = std::chrono::steady_clock::now() - start;
-    }
-    return took.count() / static_cast<double>(std::max<std::int64_t>(done, 1));
+    return time_copies(copies_, r_.stop,
+                       [&](std::int64_t i) { apply(data_.data() + i * stride_); });
   }
 
   /// Of what the last product gave, at a sample of its outputs.
@@ -325,20 +270,12 @@ void check(const ProductRequest& r) {
 
 }  // namespace
 
-std::vector<std::string> product_isas(ProductKernel kernel) {
-  std::vector<std::string> isas;
-  for (const kernels::KernelInfo& version : kernels::cpu_kernels()) {
-    if (version.runs_here && name_of(kernel) == version.name) isas.emplace_back(version.isa);
-  }
-  return isas;
-}
-
 ProductSpeed measure_product(const ProductRequest& request) {
   check(request);
   const WithIsa isa(request.isa);
   ProductSpeed speed;
   speed.kernel = kernel_of(request);
-  speed.isa = chosen_isa(speed.kernel);
+  speed.isa = chosen_isa(name_of(speed.kernel));
   Product product(request, speed.kernel);
   speed.weight_bytes = product.bytes();
   speed.token_bytes = product.token_bytes();

@@ -15,9 +15,11 @@ void register_lm(lua_State* L) {
   lua_kit::register_module(L, "tessera.lm",
                            {{"language_model", lua_kit::guarded<new_language_model>},
                             {"tokenizer", lua_kit::guarded<new_tokenizer>},
+                            {"write_gguf_tokenizer", lua_kit::guarded<write_gguf_tokenizer>},
                             {"layer_indicator", lua_kit::guarded<layer_indicator>},
                             {"chat_prompt", lua_kit::guarded<chat_prompt>},
-                            {"product_isas", lua_kit::guarded<product_isas>},
+                            {"decoder_kernel_speed", lua_kit::guarded<decoder_kernel_speed>},
+                            {"kernel_isas", lua_kit::guarded<kernel_isas>},
                             {"product_speed", lua_kit::guarded<product_speed>}});
 }
 

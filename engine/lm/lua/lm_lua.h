@@ -46,12 +46,18 @@ void register_generation(lua_State* L);
 void register_sampling(lua_State* L);  ///< `require "tessera.sampling"`
 int new_language_model(lua_State* L);
 int new_tokenizer(lua_State* L);
+/// write_gguf_tokenizer(path, folder): the file's vocabulary as tokenizer.json and what goes with
+/// it; whether it has one.
+int write_gguf_tokenizer(lua_State* L);
 int model_generate(lua_State* L);
 int model_speed(lua_State* L);
 /// product_speed(options): of a product of one shape, { product_s = { ... }, weight_bytes }.
 int product_speed(lua_State* L);
-/// product_isas(kernel): versions of it that run here.
-int product_isas(lua_State* L);
+/// decoder_kernel_speed(options): of another kernel of a decoder, { call_s = { ... }, bytes, flop
+/// }.
+int decoder_kernel_speed(lua_State* L);
+/// kernel_isas(kernel): versions of it that run here.
+int kernel_isas(lua_State* L);
 /// chat_prompt(path, messages, template): the text of a chat by the template of the model there, or
 /// by a file; `messages` as JSON.
 int chat_prompt(lua_State* L);

@@ -145,6 +145,13 @@ int new_tokenizer(lua_State* L) {
   return 1;
 }
 
+int write_gguf_tokenizer(lua_State* L) {
+  const std::string path = lua_kit::check_text(L, 1, "write_gguf_tokenizer path");
+  const std::string folder = lua_kit::check_text(L, 2, "write_gguf_tokenizer folder");
+  lua_pushboolean(L, lm::module().write_gguf_tokens(path, folder) ? 1 : 0);
+  return 1;
+}
+
 void register_tokenizer(lua_State* L) {
   lua_kit::register_object<Tokenizer>(L);
   auto& reference = core_lua::environment(L).reference;

@@ -26,6 +26,9 @@ class ModelsModule final : public Module {
   std::shared_ptr<const Tokens> load_tokens(const std::string& path) const override {
     return lm::load_tokens(path);
   }
+  bool write_gguf_tokens(const std::string& path, const std::string& folder) const override {
+    return lm::write_gguf_tokens(path, folder);
+  }
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tokens.h"
 
+#include "tessera/tokenizer/gguf.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera::lm {
@@ -26,6 +27,10 @@ class TokenizerTokens final : public Tokens {
 };
 
 }  // namespace
+
+bool write_gguf_tokens(const std::string& path, const std::string& folder) {
+  return tokenizer::write_gguf_tokenizer(path, folder);
+}
 
 std::shared_ptr<const Tokens> load_tokens(const std::string& path) {
   return std::make_shared<const TokenizerTokens>(tokenizer::Tokenizer::load(path));

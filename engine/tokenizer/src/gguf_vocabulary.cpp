@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "bpe.h"
+#include "gguf_cuts.h"
 #include "readers.h"
 #include "tessera/core/error.h"
+#include "tessera/core/files.h"
 #include "tessera/core/text.h"
+#include "tessera/tokenizer/gguf.h"
 #include "tessera/weights/weights.h"
 
 namespace tessera::tokenizer {
@@ -24,91 +27,6 @@ constexpr std::uint32_t kNoId = 0xFFFF'FFFF;
 // llama_token_type.
 enum TokenType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// As kQwen2, with marks among the letters. Source: the tokenizer.json of Qwen3.5.
-constexpr const char* kQwen35 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
-// Kana and the Han of old, which DeepSeek cuts from what is around them.
-constexpr const char* kDeepseekHan = "[一-龥぀-ゟ゠-ヿ]+";
-constexpr const char* kDeepseekV3 =
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kBailing =
-    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
-constexpr const char* kSeedCoder =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// As kGpt4o, with Han apart from other letters.
-constexpr const char* kKimi =
-    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-// How the vocabularies that llama.cpp tells apart cut their text. Source: the tokenizer.json of
-// their models, and for `default_` llama.cpp, llama-vocab.cpp.
-enum class Cut {
-  gpt2,
-  digits,
-  llama3,
-  qwen2,
-  qwen35,
-  falcon,
-  bloom,
-  viking,
-  tekken,
-  gpt4o,
-  deepseek_coder,
-  deepseek_v3,
-  bailing,
-  seed_coder,
-  kimi,
-  default_
-};
-
-struct Pre {
-  Cut cut;
-  bool ignore_merges = false, add_bos = false;
-  std::vector<std::string> names;
-};
-
-const std::vector<Pre>& known_pres() {
-  static const std::vector<Pre> all = {
-      {Cut::gpt2,
-       false,
-       false,
-       {"gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe", "jina-es", "jina-de",
-        "exaone4", "granite-docling", "mellum", "trillion"}},
-      {Cut::digits,
-       false,
-       false,
-       {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}},
-      {Cut::llama3,
-       true,
-       true,
-       {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}},
-      {Cut::llama3, false, false, {"dbrx", "smaug-bpe", "chatglm-bpe"}},
-      {Cut::llama3, true, false, {"glm4", "glm5"}},
-      {Cut::qwen2,
-       false,
-       false,
-       {"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "solar-open"}},
-      {Cut::qwen35, false, false, {"qwen35"}},
-      {Cut::falcon, false, false, {"falcon"}},
-      {Cut::bloom, false, false, {"bloom", "gpt3-finnish", "poro-chat"}},
-      {Cut::viking, false, false, {"viking"}},
-      {Cut::tekken, true, true, {"tekken"}},
-      {Cut::gpt4o, false, false, {"gpt-4o", "llama4", "kanana2", "minimax-m2"}},
-      {Cut::deepseek_coder, false, false, {"deepseek-coder"}},
-      {Cut::deepseek_v3, false, false, {"deepseek-v3", "hunyuan-dense"}},
-      {Cut::bailing, false, false, {"bailingmoe", "bailingmoe2", "llada-moe"}},
-      {Cut::seed_coder, false, false, {"seed-coder"}},
-      {Cut::kimi, false, false, {"kimi-k2"}},
-      {Cut::default_, false, false, {"default"}}};
-  return all;
-}
-
 class Reader {
  public:
   explicit Reader(const std::string& path)
@@ -117,7 +35,32 @@ class Reader {
     parts_.path = path;
   }
 
-  std::shared_ptr<const Tokenizer> read() {
+  std::shared_ptr<const Tokenizer> tokenizer() {
+    read();
+    parts_.model = std::make_unique<Bpe>(vocabulary(), merges_, options_, where_);
+    parts_.normalizers = read_normalizers(sequence("normalizers", normalizers_), where_);
+    parts_.pre_tokenizers = read_pre_tokenizers(sequence("pretokenizers", pre_tokenizers_), where_);
+    parts_.decoders = read_decoders(sequence("decoders", decoders_), where_);
+    return std::make_shared<const Pipeline>(std::move(parts_));
+  }
+
+  bool write(const std::string& folder) {
+    if (find("tokenizer.ggml.model") == nullptr) return false;
+    read();
+    write_file(folder + "/tokenizer.json", json_text(tokenizer_json(), 1) + "\n");
+    write_file(folder + "/tokenizer_config.json", json_text(config_json(), 2) + "\n");
+    std::vector<std::int32_t> stops = parts_.stops;
+    std::sort(stops.begin(), stops.end());
+    stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
+    if (!stops.empty()) {
+      const Json generation = {{"eos_token_id", stops}};
+      write_file(folder + "/generation_config.json", json_text(generation, 2) + "\n");
+    }
+    return true;
+  }
+
+ private:
+  void read() {
     const std::string model = text("tokenizer.ggml.model", "");
     if (model.empty()) refuse(where_, "no vocabulary: the metadata lack tokenizer.ggml.model");
     texts_ = *require(weights_->metadata_texts("tokenizer.ggml.tokens"), "tokenizer.ggml.tokens");
@@ -136,10 +79,99 @@ class Reader {
     }
     add_added_tokens();
     add_ends();
-    return std::make_shared<const Pipeline>(std::move(parts_));
   }
 
- private:
+  // Components as a tokenizer.json has them; without any, null.
+  static Json sequence(const char* key, const Json& list) {
+    return list.empty() ? Json() : Json{{"type", "Sequence"}, {key, list}};
+  }
+
+  Json model_json() const {
+    Json tokens = Json::object(), merges = Json::array();
+    for (std::size_t id = 0; id < texts_.size(); ++id) {
+      const std::string text(texts_[id]);
+      if (text.empty()) continue;
+      if (!is_utf8(text) || !tokens.emplace(text, id).second) {
+        refuse(ErrorCode::unsupported, key("tokenizer.ggml.tokens"),
+               "token {}, {}, {}; a tokenizer.json has no such tokens", id, quote(text),
+               is_utf8(text) ? "is there twice" : "is not UTF-8");
+      }
+    }
+    for (const auto& [left, right] : merges_) {
+      merges.push_back({std::string(left), std::string(right)});
+    }
+    const auto unknown = options_.unknown;
+    return {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", unknown == kNoToken ? Json() : Json(text_of(unknown))},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", options_.fuse_unknown},
+            {"byte_fallback", options_.byte_fallback},
+            {"ignore_merges", options_.ignore_merges},
+            {"vocab", std::move(tokens)},
+            {"merges", std::move(merges)}};
+  }
+
+  // What goes before and after a text.
+  Json template_json() const {
+    Json single = Json::array(), pair = Json::array(), specials = Json::object();
+    const auto add = [&](std::int32_t id) {
+      const std::string text = text_of(id);
+      specials[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
+      const Json item = {{"SpecialToken", {{"id", text}, {"type_id", 0}}}};
+      single.push_back(item);
+      pair.push_back(item);
+    };
+    for (const std::int32_t id : parts_.before) add(id);
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    for (const char* name : {"A", "B"}) {
+      pair.push_back({{"Sequence", {{"id", name}, {"type_id", 0}}}});
+    }
+    for (const std::int32_t id : parts_.after) add(id);
+    return {{"type", "TemplateProcessing"},
+            {"single", std::move(single)},
+            {"pair", std::move(pair)},
+            {"special_tokens", std::move(specials)}};
+  }
+
+  Json tokenizer_json() const {
+    Json added = Json::array();
+    for (const AddedToken& token : parts_.added_tokens) {
+      added.push_back({{"id", token.id},
+                       {"content", token.text},
+                       {"single_word", token.single_word},
+                       {"lstrip", token.lstrip},
+                       {"rstrip", token.rstrip},
+                       {"normalized", token.normalized},
+                       {"special", token.special}});
+    }
+    const bool is_bare = parts_.before.empty() && parts_.after.empty();
+    return {{"version", "1.0"},
+            {"truncation", nullptr},
+            {"padding", nullptr},
+            {"added_tokens", std::move(added)},
+            {"normalizer", sequence("normalizers", normalizers_)},
+            {"pre_tokenizer", sequence("pretokenizers", pre_tokenizers_)},
+            {"post_processor", is_bare ? Json() : template_json()},
+            {"decoder", sequence("decoders", decoders_)},
+            {"model", model_json()}};
+  }
+
+  Json config_json() const {
+    Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"clean_up_tokenization_spaces", false}};
+    if (parts_.bos) config["bos_token"] = text_of(*parts_.bos);
+    if (parts_.eos) config["eos_token"] = text_of(*parts_.eos);
+    const std::string chat = text("tokenizer.chat_template", "");
+    if (!chat.empty()) config["chat_template"] = chat;
+    return config;
+  }
+
+  std::string text_of(std::int32_t id) const {
+    return std::string(texts_[static_cast<std::size_t>(id)]);
+  }
+
   int type_of(double number) const {
     if (number >= 0 && number <= 6 && std::floor(number) == number) {
       return static_cast<int>(number);
@@ -197,106 +229,21 @@ class Reader {
     return merges;
   }
 
-  const Pre& pre() const {
-    const std::string name = text("tokenizer.ggml.pre", "default");
-    std::vector<std::string> known;
-    for (const Pre& pre : known_pres()) {
-      if (std::find(pre.names.begin(), pre.names.end(), name) != pre.names.end()) return pre;
-      known.insert(known.end(), pre.names.begin(), pre.names.end());
-    }
-    refuse(ErrorCode::unsupported, key("tokenizer.ggml.pre"), "{} is not understood; known: {}",
-           quote(name), join(known, ", "));
-  }
-
   void read_byte_level() {
-    const Pre& kind = pre();
-    add_pre_tokenizers(kind.cut);
+    const std::string name = text("tokenizer.ggml.pre", "default");
+    auto cut = gguf_cut(name, flag("tokenizer.ggml.add_space_prefix", false));
+    if (!cut) {
+      refuse(ErrorCode::unsupported, key("tokenizer.ggml.pre"), "{} is not understood; known: {}",
+             quote(name), join(known_gguf_cuts(), ", "));
+    }
+    normalizers_ = std::move(cut->normalizers);
+    pre_tokenizers_ = std::move(cut->pre_tokenizers);
     const auto list =
         require(weights_->metadata_texts("tokenizer.ggml.merges"), "tokenizer.ggml.merges");
-    BpeOptions options;
-    options.ignore_merges = kind.ignore_merges;
-    parts_.model = std::make_unique<Bpe>(vocabulary(), written_merges(*list), options,
-                                         key("tokenizer.ggml.merges"));
-    parts_.decoders.push_back(std::make_unique<ByteLevelDecoder>());
-    adds_bos_ = kind.add_bos;
-  }
-
-  void add_split(const char* expression, Behavior behavior = Behavior::isolated) {
-    parts_.pre_tokenizers.push_back(
-        std::make_unique<Split>(Regex(expression, where_), behavior, false));
-  }
-  void add_class(bool (*matches)(char32_t), Behavior behavior) {
-    parts_.pre_tokenizers.push_back(std::make_unique<SplitCharacters>(matches, behavior));
-  }
-  void add_byte_level(bool add_prefix_space, bool use_regex) {
-    parts_.pre_tokenizers.push_back(std::make_unique<ByteLevel>(add_prefix_space, use_regex));
-  }
-
-  void add_pre_tokenizers(Cut cut) {
-    const bool prefix = flag("tokenizer.ggml.add_space_prefix", false);
-    switch (cut) {
-      case Cut::gpt2:
-        return add_byte_level(prefix, true);
-      case Cut::digits:
-        add_class(is_numeric, Behavior::isolated);
-        return add_byte_level(prefix, true);
-      case Cut::llama3:
-        add_split(kLlama3Expression);
-        break;
-      case Cut::qwen2:
-        parts_.normalizers.push_back(std::make_unique<UnicodeNormalizer>(Form::nfc));
-        add_split(kQwen2);
-        break;
-      case Cut::qwen35:
-        parts_.normalizers.push_back(std::make_unique<UnicodeNormalizer>(Form::nfc));
-        add_split(kQwen35);
-        break;
-      case Cut::falcon:
-        add_class(is_punctuation, Behavior::contiguous);
-        add_byte_level(prefix, true);
-        add_class(is_numeric, Behavior::contiguous);
-        return add_split("[0-9][0-9][0-9]");
-      case Cut::bloom:
-        add_split(kBloom);
-        break;
-      case Cut::viking:
-        add_split(kBloom);
-        add_class(is_numeric, Behavior::isolated);
-        break;
-      case Cut::tekken:
-        add_split(kTekken);
-        break;
-      case Cut::gpt4o:
-        add_split(kGpt4o);
-        break;
-      case Cut::deepseek_coder:
-        add_split(R"([\r\n])");
-        add_split(R"(\s?\p{L}+)");
-        add_split(R"(\s?\p{P}+)");
-        add_split("[一-龥ࠀ-一가-퟿]+");
-        add_class(is_numeric, Behavior::isolated);
-        break;
-      case Cut::deepseek_v3:
-        add_split(R"(\p{N}{1,3})");
-        add_split(kDeepseekHan);
-        add_split(kDeepseekV3);
-        break;
-      case Cut::bailing:
-        add_split(kBailing);
-        break;
-      case Cut::seed_coder:
-        add_split(kSeedCoder);
-        break;
-      case Cut::kimi:
-        add_split(kKimi);
-        break;
-      case Cut::default_:
-        add_split(R"([\p{P}\$\+<=>\^~\|]+)");
-        add_byte_level(prefix, true);
-        add_class(is_numeric, Behavior::contiguous);
-        return add_split("[0-9][0-9][0-9]");
-    }
-    add_byte_level(prefix, false);
+    merges_ = written_merges(*list);
+    options_.ignore_merges = cut->ignore_merges;
+    decoders_.push_back({{"type", "ByteLevel"}});
+    adds_bos_ = cut->add_bos;
   }
 
   // Gemma's files hold the tokens of several blanks as blanks, and scores that are not the order in
@@ -310,31 +257,33 @@ class Reader {
     }
   }
 
+  static Json replace_json(const char* from, const char* to) {
+    return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  }
+
   void read_sentencepiece() {
     const std::string architecture = text("general.architecture", "");
     const bool gemma = architecture.rfind("gemma", 0) == 0;
     const bool prefix = flag("tokenizer.ggml.add_space_prefix", !gemma);
     if (gemma) respell_blanks();
-    const auto tokens = vocabulary();
-    BpeOptions options;
-    options.unknown = id("tokenizer.ggml.unknown_token_id").value_or(kNoToken);
-    options.fuse_unknown = options.byte_fallback = true;
+    options_.unknown = id("tokenizer.ggml.unknown_token_id").value_or(kNoToken);
+    options_.fuse_unknown = options_.byte_fallback = true;
     const auto list = weights_->metadata_texts("tokenizer.ggml.merges");
-    parts_.model =
-        std::make_unique<Bpe>(tokens, list ? written_merges(*list) : implied_merges(*tokens, gemma),
-                              options, key("tokenizer.ggml.tokens"));
-    auto& decoders = parts_.decoders;
-    decoders.push_back(
-        std::make_unique<ReplaceDecoder>(std::make_unique<Replace>(kUnderscore, " ")));
-    decoders.push_back(std::make_unique<ByteFallback>());
-    decoders.push_back(std::make_unique<Fuse>());
-    if (prefix) decoders.push_back(std::make_unique<StripDecoder>(" ", 1, 0));
+    merges_ = list ? written_merges(*list) : implied_merges(*vocabulary(), gemma);
+    decoders_.push_back(replace_json(kUnderscore, " "));
+    decoders_.push_back({{"type", "ByteFallback"}});
+    decoders_.push_back({{"type", "Fuse"}});
+    if (prefix) {
+      decoders_.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
     if (architecture == "phi3" && prefix) {
-      parts_.normalizers.push_back(std::make_unique<Prepend>(kUnderscore));
-      parts_.normalizers.push_back(std::make_unique<Replace>(" ", kUnderscore));
+      normalizers_.push_back({{"type", "Prepend"}, {"prepend", kUnderscore}});
+      normalizers_.push_back(replace_json(" ", kUnderscore));
     } else {
-      parts_.pre_tokenizers.push_back(std::make_unique<Metaspace>(
-          kUnderscore, prefix ? PrependScheme::first : PrependScheme::never, false));
+      pre_tokenizers_.push_back({{"type", "Metaspace"},
+                                 {"replacement", kUnderscore},
+                                 {"prepend_scheme", prefix ? "first" : "never"},
+                                 {"split", false}});
     }
     adds_bos_ = true;
   }
@@ -384,7 +333,8 @@ class Reader {
     std::vector<Bpe::Merge> pairs;
     pairs.reserve(merges.size());
     for (const Implied& merge : merges) {
-      pairs.emplace_back(tokens.text(merge.left), tokens.text(merge.right));
+      pairs.emplace_back(texts_[static_cast<std::size_t>(merge.left)],
+                         texts_[static_cast<std::size_t>(merge.right)]);
     }
     return pairs;
   }
@@ -439,11 +389,20 @@ class Reader {
   std::vector<std::string_view> texts_;
   std::set<std::string> respelled_;
   std::vector<int> types_;
+  std::vector<Bpe::Merge> merges_;
+  BpeOptions options_;
+  Json normalizers_ = Json::array(), pre_tokenizers_ = Json::array(), decoders_ = Json::array();
   bool adds_bos_ = false;
 };
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> load_gguf(const std::string& path) { return Reader(path).read(); }
+std::shared_ptr<const Tokenizer> load_gguf(const std::string& path) {
+  return Reader(path).tokenizer();
+}
+
+bool write_gguf_tokenizer(const std::string& path, const std::string& folder) {
+  return Reader(path).write(folder);
+}
 
 }  // namespace tessera::tokenizer

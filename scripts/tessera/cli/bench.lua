@@ -1,6 +1,7 @@
 -- `tessera bench`: rates of prefill and decode, time to load, and memory, by bitwidths and threads. Where there are
 -- several of these each has a process of its own: memory and the time to load are those of a fresh one.
 
+local bench_decoder = require "tessera.cli.bench_decoder"
 local bench_product = require "tessera.cli.bench_product"
 local core = require "tessera.core"
 local host = require "tessera.host"
@@ -116,12 +117,13 @@ end
 function M.main(given)
   if given.kernel then
     if #given.names > 0 then
-      core.raise("usage", "--kernel: --m, --n and --k say its shape, no word does", "--kernel")
+      core.raise("usage", "--kernel: flags as --m, --n and --k say its shape, no word does", "--kernel")
     end
+    if bench_decoder.has(given.kernel) then return bench_decoder.run(given) end
     return bench_product.run(nil, nil, given)
   end
-  for _, name in ipairs { "m", "n", "k" } do
-    if given[name] then core.raise("usage", ("--%s: it belongs to --kernel"):format(name), "--" .. name) end
+  for _, name in ipairs { "m", "n", "k", "heads", "kv_heads", "head_dim" } do
+    if given[name] then core.raise("usage", ("--%s: it belongs to --kernel"):format((name:gsub("_", "-"))), name) end
   end
   local rows, columns = (given.names[1] or ""):match "^(%d+)[xX](%d+)$"
   if rows and #given.names == 1 and not core.file_kind(given.names[1]) then

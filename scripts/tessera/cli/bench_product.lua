@@ -4,8 +4,8 @@
 local core = require "tessera.core"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
-local measure = require "tessera.measure"
 local on_disk = require "tessera.cli.on_disk"
+local roofline = require "tessera.cli.roofline"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -13,7 +13,7 @@ local M = {}
 
 -- What belongs to models alone.
 local of_models = { "context_tokens", "output_tokens", "seed", "method", "int8", "statistics", "kv_bitwidth", "device",
-  "symmetric", "granularity", "act_order", "batch_size" }
+  "symmetric", "granularity", "act_order", "batch_size", "heads", "kv_heads", "head_dim" }
 
 -- Bitwidths that each kernel multiplies.
 local bitwidths_of = { dense_gemm = { 16 }, dequant_gemm = { 3, 4, 8 }, dequant_gemm_a8 = { 3, 4, 8 },
@@ -26,20 +26,12 @@ local function peak_of(row)
   return row.bitwidth == 8 and "int8_flop_per_s" or "int4_flop_per_s"
 end
 
--- The least time of a product by the roofline, and which of its roofs: memory or arithmetic.
-local function roof(row, rates, threads)
-  local bytes_s = (row.weight_bytes + row.token_bytes) / (threads * rates.memory_bytes_per_s)
-  local flop_s = 2 * row.rows * row.columns * row.tokens / (threads * rates[peak_of(row)])
-  if bytes_s > flop_s then return bytes_s, "memory" end
-  return flop_s, "arithmetic"
-end
-
 -- What is asked for of each product: shape, kernel and versions.
 local function read(rows, columns, given)
   for _, name in ipairs(of_models) do
     if given[name] ~= nil then
       local flag = "--" .. name:gsub("_", "-")
-      core.raise("usage", flag .. ": it belongs to a model, and this is a shape", flag)
+      core.raise("usage", flag .. ": it belongs to a model or another kernel, and this is a product", flag)
     end
   end
   local asked = { rows = rows, columns = columns, kernel = given.kernel, tokens = { 1, given.prompt_tokens or 512 },
@@ -51,7 +43,7 @@ local function read(rows, columns, given)
       core.raise("usage", "--prompt-tokens: --m says how many tokens there are", "--prompt-tokens")
     end
   end
-  if asked.isas[1] == "all" then asked.isas = lm.product_isas(given.kernel or "dequant_gemm") end
+  if asked.isas[1] == "all" then asked.isas = lm.kernel_isas(given.kernel or "dequant_gemm") end
   return asked
 end
 
@@ -87,12 +79,16 @@ local function all_of(asked, given)
 end
 
 local function add_roofs(found)
-  local rates, cores = measure.rates(1), measure.cpu().cores
-  for _, row in ipairs(found) do
-    local threads = math.min(row.threads == 0 and cores or row.threads, cores)
-    row.roofline_s, row.bound_by = roof(row, rates, threads)
-    row.roofline_ratio = row.roofline_s / row.product_s
-    row.memory_bytes_per_s, row.peak_flop_per_s = threads * rates.memory_bytes_per_s, threads * rates[peak_of(row)]
+  local bare = {}
+  for i, row in ipairs(found) do
+    bare[i] = { threads = row.threads, bytes = row.weight_bytes + row.token_bytes, seconds = row.product_s,
+      flop = 2 * row.rows * row.columns * row.tokens, kernel = row.kernel, bitwidth = row.bitwidth }
+  end
+  roofline.add(bare, peak_of)
+  for i, row in ipairs(found) do
+    for _, name in ipairs { "roofline_s", "bound_by", "roofline_ratio", "memory_bytes_per_s", "peak_flop_per_s" } do
+      row[name] = bare[i][name]
+    end
   end
 end
 
@@ -107,7 +103,7 @@ local function show(asked, found)
     lines[i] = { bits = row.bitwidth, threads = row.threads == 0 and "all" or row.threads, tokens = row.tokens,
       isa = row.isa, product = time_text(row), ["GB/s"] = row.weight_bytes_per_s / 1e9,
       ["GFLOP/s"] = row.flop_per_s / 1e9,
-      roofline = row.roofline_ratio and ("%.2g %% (%s)"):format(100 * row.roofline_ratio, row.bound_by) }
+      roofline = row.roofline_ratio and roofline.text(row) }
   end
   local columns = { "bits", "threads", "tokens", "product", "GB/s", "GFLOP/s" }
   if #asked.isas > 1 then table.insert(columns, 2, "isa") end
@@ -120,9 +116,7 @@ local function show(asked, found)
     local worst = 0
     for _, row in ipairs(found) do worst = math.max(worst, row.nmse) end
     text = ("%s, %d token%s, %s"):format(asked.kernel, asked.tokens[1], asked.tokens[1] == 1 and "" or "s", text)
-      .. ("roofline: the least time that this machine allows, over the time it took: %.3g GB/s of memory and %.4g "
-      .. "GFLOP/s, measured now, what each core has while all are busy; checked against the product in double: NMSE "
-      .. "at most %.1g\n"):format(found[1].memory_bytes_per_s / 1e9, found[1].peak_flop_per_s / 1e9, worst)
+      .. roofline.legend(found[1], worst)
   end
   terminal.say(terminal.wrapped(text))
 end

@@ -45,6 +45,9 @@ class FakeModule final : public Module {
     tokens->size = 260;
     return tokens;
   }
+  bool write_gguf_tokens(const std::string& path, const std::string&) const override {
+    throw Error(ErrorCode::unsupported, "the fake model has no GGUF files", path);
+  }
 };
 
 }  // namespace

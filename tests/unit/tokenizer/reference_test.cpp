@@ -2,11 +2,13 @@
 // written the files.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "fixtures.h"
 #include "tessera/core/files.h"
 #include "tessera/lm/text_stream.h"
+#include "tessera/tokenizer/gguf.h"
 #include "tokens.h"
 
 namespace tessera::tokenizer::reference_test {
@@ -105,6 +107,25 @@ INSTANTIATE_TEST_SUITE_P(Family, Reference,
                                          "split_merged_with_next_inverted"),
                          [](const auto& family) { return family.param; });
 
+// What a GGUF file's vocabulary becomes as tokenizer.json is the same tokenizer.
+std::shared_ptr<const Tokenizer> written_anew(const std::string& gguf) {
+  std::string folder =
+      (std::filesystem::temp_directory_path() / "tessera_vocabulary.XXXXXX").string();
+  EXPECT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_TRUE(write_gguf_tokenizer(gguf, folder));
+  const auto original = Tokenizer::load(gguf), written = Tokenizer::load(folder);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(written->vocab_size(), original->vocab_size());
+  EXPECT_EQ(written->bos_token_id(), original->bos_token_id());
+  EXPECT_EQ(written->eos_token_id(), original->eos_token_id());
+  EXPECT_EQ(written->stop_token_ids(), original->stop_token_ids());
+  for (std::int32_t id = 0; id < original->vocab_size(); ++id) {
+    EXPECT_EQ(written->token(id), original->token(id));
+    EXPECT_EQ(written->is_special(id), original->is_special(id));
+  }
+  return written;
+}
+
 // The same vocabularies in GGUF files: a token more or less around the text is the file's choice.
 class OfGguf : public testing::TestWithParam<std::string> {};
 
@@ -113,6 +134,7 @@ TEST_P(OfGguf, CutsAsTokenizerJsonDoes) {
   expect_answers(*tokenizer, GetParam());
   EXPECT_EQ(tokenizer->bos_token_id(), 1);
   EXPECT_EQ(tokenizer->eos_token_id(), 2);
+  expect_answers(*written_anew(test::fixture(GetParam() + "/vocabulary.gguf")), GetParam());
 }
 
 // Ways to cut that no tokenizer.json beside them has, by tests/reference/make_gguf_cuts.py.
@@ -126,6 +148,7 @@ TEST_P(CutOfGguf, IsThatOfItsModels) {
   ASSERT_EQ(more.size(), 5u);
   for (const auto& [text, ids] : more.items())
     expect_same(tokenizer->encode(text), ids.get<Ids>(), *tokenizer, text);
+  expect_answers(*written_anew(test::fixture(folder + "/vocabulary.gguf")), folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Name, CutOfGguf,

@@ -8,6 +8,7 @@
 #include "lm_lua.h"
 #include "quality_lua.h"
 #include "run_lua.h"
+#include "tessera/linear/decoder_speed.h"
 #include "tessera/linear/product_speed.h"
 #include "verbs.h"
 
@@ -184,18 +185,29 @@ const OptionTable& bench_verb_options() {
                          .default_text = "{0}",
                          .min = 0,
                          .max = 1024});
+    auto kernels = names_of<linear::ProductKernel>();
+    const auto others = names_of<linear::DecoderKernel>();
+    kernels.insert(kernels.end(), others.begin(), others.end());
     t.options.push_back({.name = "kernel",
                          .type = OptionType::choice,
-                         .doc = "One kernel at the shape --m, --n, --k, with its share of this "
-                                "machine's roofline; its result is checked",
-                         .choices = names_of<linear::ProductKernel>()});
+                         .doc =
+                             "One kernel, with its share of this machine's roofline; its result "
+                             "is checked. Products at the shape --m, --n, --k; rms_norm, "
+                             "layer_norm, activate and log_sum_exp at --m, --n; rotate and "
+                             "attention at --m, --heads, --head-dim, the latter also --kv-heads, "
+                             "--context-tokens, --batch-size, --kv-bitwidth",
+                         .choices = kernels});
     const auto size = [&t](std::string_view name, std::string_view doc, double most) {
       t.options.push_back(
           {.name = name, .type = OptionType::integer, .doc = doc, .min = 1, .max = most});
     };
-    size("m", "Of --kernel: tokens. Default: 1", 1 << 16);
-    size("n", "Of --kernel: outputs. Default: 4096", 1 << 24);
+    size("m", "Of --kernel: tokens, of attention those of a sequence that attend. Default: 1",
+         1 << 16);
+    size("n", "Of --kernel: outputs, or numbers of a row. Default: 4096", 1 << 24);
     size("k", "Of --kernel: inputs, over which it sums. Default: 4096", 1 << 24);
+    size("heads", "Of --kernel attention, rotate: of queries. Default: 32", 1024);
+    size("kv_heads", "Of --kernel attention: of keys and values. Default: 8", 1024);
+    size("head_dim", "Of --kernel attention, rotate: numbers of a head. Default: 128", 576);
     t.options.push_back({.name = "isa",
                          .type = OptionType::text_list,
                          .doc = "Of a shape or --kernel: a row for each of these versions (tessera "

@@ -47,9 +47,6 @@ struct ProductSpeed {
 /// form that the kernels do not have, Error{internal} where a result is wrong
 ProductSpeed measure_product(const ProductRequest& request);
 
-/// Instruction sets that the kernel has a version of its own for and that run here, slowest first.
-std::vector<std::string> product_isas(ProductKernel kernel);
-
 inline constexpr std::int64_t kMostWeights = std::int64_t{1} << 30;
 
 }  // namespace tessera::linear

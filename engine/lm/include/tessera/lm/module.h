@@ -18,6 +18,8 @@ class Module {
                                                      std::int64_t block_size) const = 0;
   /// A folder with tokenizer.json or tokenizer.model, one of these, or a GGUF file.
   virtual std::shared_ptr<const Tokens> load_tokens(const std::string& path) const = 0;
+  /// tokenizer::write_gguf_tokenizer
+  virtual bool write_gguf_tokens(const std::string& path, const std::string& folder) const = 0;
 };
 
 /// Loads it at the first call: from beside the program (../lib/tessera), or $TESSERA_MODELS_MODULE.
