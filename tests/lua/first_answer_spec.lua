@@ -203,4 +203,15 @@ describe("what an expert would not sign", function()
     assert.equal(1, status)
     assert.matches("holds no cluster; `tessera detect %-%-out FILE.json` writes one", err)
   end)
+
+  it("says where prices were read, and that those of two sellers do not compare", function()
+    local taken = require "tessera.cli.taken"
+    local ts = require "tessera"
+    local function prices(...) return taken.prices(ts.cluster(...)) end
+    local warning = "Sellers ask unlike prices for one GPU: give yours before you choose by money."
+    assert.is_nil(prices("4xL4+1xT4-16G"):find(warning, 1, true))
+    local both = prices "1xRTX-4090+1xL4"
+    assert.is_truthy(both:find("RTX-4090 0.69 USD/h (RunPod secure cloud, 2025)", 1, true), both)
+    assert.is_truthy(both:find(warning, 1, true), both)
+  end)
 end)

@@ -188,7 +188,7 @@ local function price_words(cluster, name)
 end
 
 --- "Prices (AWS on demand, us-east-1, 2025-11-30): T4-16G 0.526 USD/h; P40: none.": what costs are counted with, by
---- where it was read, and which types have no price.
+--- where it was read, which types have no price, and that those of several sellers do not compare.
 function M.prices(cluster)
   local origins, of_origin, none = {}, {}, {}
   local types = device_types(cluster)
@@ -207,8 +207,10 @@ function M.prices(cluster)
   local words = {}
   for i, origin in ipairs(origins) do words[i] = ("%s (%s)"):format(table.concat(of_origin[origin], ", "), origin) end
   if #none > 0 then words[#words + 1] = ("no public price of %s"):format(table.concat(none, ", ")) end
-  return ("Prices: %s. --usd-per-hour %s=... sets %s.\n"):format(table.concat(words, "; "), none[1] or types[1].name,
-    none[1] and "one" or "another")
+  local num_sellers = #origins - (of_origin["as given"] and 1 or 0)
+  return ("Prices: %s. --usd-per-hour %s=... sets %s.%s\n"):format(table.concat(words, "; "), none[1] or types[1].name,
+    none[1] and "one" or "another",
+    num_sellers > 1 and " Sellers ask unlike prices for one GPU: give yours before you choose by money." or "")
 end
 
 return M
