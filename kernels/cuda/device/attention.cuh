@@ -111,8 +111,7 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(const Atte
   const int in_window = p.form.window > 0 && position >= p.form.window
                             ? position - static_cast<int>(p.form.window) + 1
                             : 0;
-  const int in_chunk =
-      p.form.chunk > 0 ? position - static_cast<int>(position % p.form.chunk) : 0;
+  const int in_chunk = p.form.chunk > 0 ? position - static_cast<int>(position % p.form.chunk) : 0;
   const int first = in_window > in_chunk ? in_window : in_chunk;
   const std::int64_t kv_head = head / (p.form.num_heads / p.blocks.num_kv_heads);
   const std::int32_t* table = p.batch.block_table + sequence * p.batch.max_blocks;

@@ -49,7 +49,7 @@ inline constexpr std::size_t kHeaderBytes = 32;
 /// epoch (32), 0 (32), step (64), length (64).
 struct Header {
   Kind kind = Kind::ping;
-  std::uint32_t epoch = 0;   ///< of the run: one more after each recovery
+  std::uint32_t epoch = 0;  ///< of the run: one more after each recovery
   /// Of step, hidden, tokens, attend and attended; of give, blocks and taken the request.
   std::int64_t step = 0;
   std::uint64_t length = 0;  ///< bytes of the body
@@ -126,27 +126,16 @@ namespace tessera {
 
 template <>
 inline constexpr auto kEnumNames<run::Kind> =
-    enum_names<run::Kind>({{run::Kind::hello, "hello"},
-                           {run::Kind::welcome, "welcome"},
-                           {run::Kind::proof, "proof"},
-                           {run::Kind::load, "load"},
-                           {run::Kind::loaded, "loaded"},
-                           {run::Kind::reset, "reset"},
-                           {run::Kind::ready, "ready"},
-                           {run::Kind::step, "step"},
-                           {run::Kind::hidden, "hidden"},
-                           {run::Kind::tokens, "tokens"},
-                           {run::Kind::group, "group"},
-                           {run::Kind::unlinked, "unlinked"},
-                           {run::Kind::refused, "refused"},
-                           {run::Kind::attend, "attend"},
-                           {run::Kind::attended, "attended"},
-                           {run::Kind::give, "give"},
-                           {run::Kind::blocks, "blocks"},
-                           {run::Kind::taken, "taken"},
-                           {run::Kind::ping, "ping"},
-                           {run::Kind::pong, "pong"},
-                           {run::Kind::stop, "stop"},
-                           {run::Kind::failed, "failed"}});
+    enum_names<run::Kind>({{run::Kind::hello, "hello"},       {run::Kind::welcome, "welcome"},
+                           {run::Kind::proof, "proof"},       {run::Kind::load, "load"},
+                           {run::Kind::loaded, "loaded"},     {run::Kind::reset, "reset"},
+                           {run::Kind::ready, "ready"},       {run::Kind::step, "step"},
+                           {run::Kind::hidden, "hidden"},     {run::Kind::tokens, "tokens"},
+                           {run::Kind::group, "group"},       {run::Kind::unlinked, "unlinked"},
+                           {run::Kind::refused, "refused"},   {run::Kind::attend, "attend"},
+                           {run::Kind::attended, "attended"}, {run::Kind::give, "give"},
+                           {run::Kind::blocks, "blocks"},     {run::Kind::taken, "taken"},
+                           {run::Kind::ping, "ping"},         {run::Kind::pong, "pong"},
+                           {run::Kind::stop, "stop"},         {run::Kind::failed, "failed"}});
 
 }  // namespace tessera

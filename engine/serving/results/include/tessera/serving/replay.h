@@ -40,8 +40,8 @@ struct ReplayCard {
   std::vector<ReplayedRequest> requests = {};
 };
 
-/// Why a run cannot be replayed: it was of several engines that do not hand over, without its steps, or nobody kept what
-/// was served; empty: it can.
+/// Why a run cannot be replayed: it was of several engines that do not hand over, without its
+/// steps, or nobody kept what was served; empty: it can.
 std::string why_no_replay(const Served& served);
 /// @throws Error{unsupported} saying so
 ReplayCard replay_card(const Served& served);
