@@ -271,9 +271,7 @@ class Attention final : public Case {
 
  private:
   void make_blocks() {
-    const auto type = r_.kv_bitwidth == 8    ? kernels::KvType::int8
-                      : r_.kv_bitwidth == 16 ? kernels::KvType::f16
-                                             : kernels::KvType::f32;
+    const auto type = r_.kv_bitwidth == 8 ? kernels::KvType::int8 : kernels::KvType::f16;
     const std::int64_t of_copy = r_.sequences * per_sequence_, num_blocks = of_copy * copies_;
     blocks_ = {nullptr,    nullptr,    nullptr,     nullptr,    type,
                num_blocks, kBlockSize, r_.kv_heads, r_.head_dim};
@@ -315,7 +313,6 @@ class Attention final : public Case {
     if (r_.kv_bitwidth == 8) {
       return double{scales[size(place)]} * static_cast<const std::int8_t*>(data)[at];
     }
-    if (r_.kv_bitwidth == 32) return static_cast<const float*>(data)[at];
     return kernels::f16_to_f32(static_cast<const std::uint16_t*>(data)[at]);
   }
 
@@ -364,8 +361,8 @@ std::unique_ptr<Case> case_of(const DecoderKernelRequest& request) {
 
 DecoderKernelSpeed measure_decoder_kernel(const DecoderKernelRequest& request) {
   const std::int32_t bits = request.kv_bitwidth;
-  if (bits != 8 && bits != 16 && bits != 32) {
-    refuse("kv_bitwidth", "{} is none of 8, 16, 32", bits);
+  if (bits != 8 && bits != 16) {
+    refuse("kv_bitwidth", "{} is neither 8 nor 16", bits);
   }
   const WithIsa isa(request.isa);
   DecoderKernelSpeed speed;

@@ -20,7 +20,7 @@ struct DecoderKernelRequest {
   std::int64_t columns = 4096;  ///< of rms_norm, layer_norm, activate, log_sum_exp
   std::int64_t heads = 32, kv_heads = 8, head_dim = 128;  ///< of attention and rotate
   std::int64_t sequences = 1, context_tokens = 4096;      ///< of attention
-  std::int32_t kv_bitwidth = 16;                          ///< of attention: 8, 16 or 32
+  std::int32_t kv_bitwidth = 16;                          ///< of attention: 8 or 16
   std::string isa = {};                                   ///< as ProductRequest::isa
   std::int64_t threads = 0;                               ///< 0: all there are
   std::int64_t repeats = 5;
@@ -100,10 +100,10 @@ struct tessera::Fields<tessera::linear::DecoderKernelRequest> {
                                              .max = kMost,
                                              .as_option = AsOption::defaulted}),
       field<&R::kv_bitwidth, NotInFiles>({.name = "kv_bitwidth",
-                                          .doc = "Of the KV cache: 8, 16, 32",
+                                          .doc = "Of the KV cache: 8 or 16",
                                           .unit = "bits",
                                           .min = 8,
-                                          .max = 32,
+                                          .max = 16,
                                           .as_option = AsOption::defaulted}),
       field<&R::isa, NotInFiles>(
           {.name = "isa",
