@@ -88,7 +88,9 @@ struct Fields<serving::RunLine> {
       field<&L::name>({.name = "name", .doc = "Of the engine"}),
       field<&L::cut_off>({.name = "cut_off", .doc = "Why the run stopped early"}),
       field<&L::retries>(serving::detail::tick("retries", "It decided as time had come to")),
-      field<&L::decoder>({.name = "decoder", .doc = "The engine that requests go to once read"})};
+      field<&L::decoder>({.name = "decoder",
+                          .doc = "The engine that requests go to once read",
+                          .in_file = InFile::when_set})};
 };
 
 template <>
