@@ -108,7 +108,7 @@ end
 
 --- What a file of plans has: a plan, or a fleet; what a folder has, fleets of one period after the other.
 function M.load(path)
-  if type(path) == "string" and core.file_kind(path) == "folder" then return load_periods(path) end
+  if type(path) == "string" and core.file_kind(path .. "/" .. periods_file) == "file" then return load_periods(path) end
   local loaded = solver.load_plan(path)
   if not solver.is_solved_fleet(loaded) then return loaded end
   local named = loaded.named
