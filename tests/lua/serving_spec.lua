@@ -220,28 +220,6 @@ describe("what must be equal", function()
     assert.equal(1, served.acceptance_ratio)
   end)
 
-  it("drafts that are found now and then are verified then, and pass as the rates say", function()
-    local function verified(found, acceptance)
-      local drafts = { num_tokens = 3, acceptance = acceptance, found = found }
-      local engine = with(tight, { kv_blocks = 1000, speculative = drafts })
-      local served = ts.serve(deployment(engine), of_rows { { 0, 50, 3000 } })
-      local count, steps = 0, served:steps()
-      for _, step in ipairs(steps) do
-        for _, part in ipairs(step.verified) do
-          assert.equal(3, part.drafts)
-          count = count + 1
-        end
-      end
-      return count / (#steps - 1), served
-    end
-    assert.equal(0, verified(0, 1))
-    assert.near(1, verified(1, 0), 1e-3) -- but the first, behind the prompt
-    local share, served = verified(0.3, { 0.6, 0.4, 0.2 })
-    assert.near(0.3, share, 0.05) -- of some 2,200 steps: five standard deviations
-    assert.near(2.2, served.accepted_length, 0.25)
-    assert.near(0.4, served.acceptance_ratio, 0.08)
-  end)
-
   it("a trace that was written is the traffic", function()
     local traffic, path = busy { prefix_groups = 3, prefix_tokens = 64, prefix_share = 0.7 }, support.temporary()
     traffic:save(path)

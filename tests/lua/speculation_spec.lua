@@ -3,6 +3,7 @@
 local speculative = require "tessera.speculative"
 local sampling = require "tessera.sampling"
 local support = require "support"
+local ts = require "tessera"
 
 local raises = support.raises
 local q, p = { 0.2, 0.5, 0.3 }, { 0.5, 0.3, 0.2 }
@@ -116,5 +117,32 @@ describe("ts.sampling", function()
     raises("out_of_range", "token 2 where logits are of 0 to 1", function()
       sampling.probabilities { logits = { 0, 1 }, text = { 2 } }
     end)
+  end)
+end)
+
+describe("drafts of the simulator", function()
+  it("that are found now and then are verified then, and pass as the rates say", function()
+    local traffic = ts.traffic { trace = support.temporary "arrival_s,prompt_tokens,output_tokens\n0,50,3000\n" }
+    local function verified(found, acceptance)
+      local drafts = { num_tokens = 3, acceptance = acceptance, found = found }
+      local served = ts.serve(ts.deployment {
+        step_cost = { base_s = 0.01, per_token_s = 1e-4, per_sequence_s = 5e-4, per_context_token_s = 1e-6 },
+        engine = { max_num_seqs = 8, max_num_batched_tokens = 128, kv_blocks = 1000, speculative = drafts },
+      }, traffic)
+      local count, steps = 0, served:steps()
+      for _, step in ipairs(steps) do
+        for _, part in ipairs(step.verified) do
+          assert.equal(3, part.drafts)
+          count = count + 1
+        end
+      end
+      return count / (#steps - 1), served
+    end
+    assert.equal(0, verified(0, 1))
+    assert.near(1, verified(1, 0), 1e-3) -- but the first, behind the prompt
+    local share, served = verified(0.3, { 0.6, 0.4, 0.2 })
+    assert.near(0.3, share, 0.05) -- of some 2,200 steps: five standard deviations
+    assert.near(2.2, served.accepted_length, 0.25)
+    assert.near(0.4, served.acceptance_ratio, 0.08)
   end)
 end)
