@@ -61,11 +61,19 @@ describe("a GGUF file", function()
       assert.is_nil(text:find("no tokenizer", 1, true))
       local own, written = ts.tokenizer(path), ts.tokenizer(out)
       assert.equal(own.vocab_size, written.vocab_size)
+      local num_same = 0
       for _, words in ipairs { "the", " a b  c", "Grüße\n1234", "" } do
-        local ids = own:encode(words)
-        assert.same(ids, written:encode(words))
-        assert.equal(own:decode(ids), written:decode(ids))
+        -- A vocabulary of a few tokens lacks letters: what one refuses the other does, too.
+        local ok, ids = pcall(own.encode, own, words)
+        local same_ok, same_ids = pcall(written.encode, written, words)
+        assert.equal(ok, same_ok, words)
+        if ok then
+          num_same = num_same + 1
+          assert.same(ids, same_ids)
+          assert.equal(own:decode(ids), written:decode(ids))
+        end
       end
+      assert.is_true(num_same >= 3)
       status, text, err = host.run_program({ host.program, "generate", out, "a b", "--max-tokens", "4" }, "")
       assert.equal(0, status, err)
       assert.matches("tokens of prompt", text .. err)
