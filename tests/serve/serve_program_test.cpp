@@ -380,7 +380,7 @@ TEST_F(ServeTemplate, Fault8OneThatIsNotUnderstoodIsRefusedByName) {
 
 // Its chats are as load generators write them: contents of parts, fields that are null.
 TEST_F(ServeTemplate, OfAUserLetsAModelWithoutOneChat) {
-  file("mine.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  file("mine.jinja", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}");
   const Process p = served({"--chat-template", path("mine.jinja")}, [&](auto port, pid_t) {
     const Answer whole = ask(
         port, post("/v1/completions", R"({"prompt":"the cat","max_tokens":9,"temperature":0})"));
