@@ -133,7 +133,7 @@ constexpr Kernel kKernels[] = {
     kernel<&Versions::activate>("activate"),
     kernel<&Versions::log_sum_exp>("log_sum_exp"),
     kernel<&Versions::narrow>("narrow"),
-    kernel<&Versions::attention>("paged_attention"),
+    kernel<&Versions::attention>("attention"),
 };
 constexpr int kNumKernels = sizeof(kKernels) / sizeof(kKernels[0]);
 static_assert(sizeof(Versions) == sizeof(Versions::isa) + kNumKernels * sizeof(Versions::moments),
