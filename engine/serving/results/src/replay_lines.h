@@ -109,7 +109,12 @@ struct Fields<serving::RequestLine> {
       field<&L::first_token>(serving::detail::tick("first_token", "It came")),
       field<&L::last_token>(serving::detail::tick("last_token", "It came")),
       field<&L::cancelled>(serving::detail::tick("cancelled", "Its client has left")),
-      field<&L::transferred>(serving::detail::tick("transferred", "From engine to engine, took")),
+      field<&L::transferred>({.name = "transferred",
+                              .doc = "From engine to engine, took",
+                              .unit = "ps",
+                              .min = -1,
+                              .max = 9e18,
+                              .in_file = InFile::when_set}),
       field<&L::cached_tokens>(serving::detail::whole("cached_tokens", "Of its prompt, found")),
       field<&L::recomputed_tokens>(serving::detail::whole("recomputed_tokens", "Once more")),
       field<&L::preemptions>(serving::detail::whole("preemptions", "Of it", 0, 2e9)),
@@ -120,19 +125,23 @@ struct Fields<serving::RequestLine> {
 template <>
 struct Fields<serving::StepLine> {
   using L = serving::StepLine;
-  static constexpr auto list = std::tuple{
-      field<&L::engine>(serving::detail::whole("engine", "0; 1: the one that decodes", 0, 1)),
-      field<&L::start>(serving::detail::tick("start", "Of the step")),
-      field<&L::duration>(serving::detail::tick("duration", "Of the step")),
-      field<&L::scheduled>(serving::detail::whole("scheduled", "Request, tokens, ...")),
-      field<&L::drafts>(serving::detail::whole(
-          "drafts", "Request, drafts, accepted, drafts for its next step", -1)),
-      field<&L::preempted>(serving::detail::whole("preempted", "Requests")),
-      field<&L::finished>(serving::detail::whole("finished", "Requests")),
-      field<&L::free_blocks>(serving::detail::whole("free_blocks", "After the step")),
-      field<&L::waiting>(serving::detail::whole("waiting", "After it was decided")),
-      field<&L::running>(serving::detail::whole("running", "After it was decided")),
-      field<&L::limit>({.name = "limit", .doc = "That stopped admission"})};
+  static constexpr auto list =
+      std::tuple{field<&L::engine>({.name = "engine",
+                                    .doc = "0; 1: the one that decodes",
+                                    .min = 0,
+                                    .max = 1,
+                                    .in_file = InFile::when_set}),
+                 field<&L::start>(serving::detail::tick("start", "Of the step")),
+                 field<&L::duration>(serving::detail::tick("duration", "Of the step")),
+                 field<&L::scheduled>(serving::detail::whole("scheduled", "Request, tokens, ...")),
+                 field<&L::drafts>(serving::detail::whole(
+                     "drafts", "Request, drafts, accepted, drafts for its next step", -1)),
+                 field<&L::preempted>(serving::detail::whole("preempted", "Requests")),
+                 field<&L::finished>(serving::detail::whole("finished", "Requests")),
+                 field<&L::free_blocks>(serving::detail::whole("free_blocks", "After the step")),
+                 field<&L::waiting>(serving::detail::whole("waiting", "After it was decided")),
+                 field<&L::running>(serving::detail::whole("running", "After it was decided")),
+                 field<&L::limit>({.name = "limit", .doc = "That stopped admission"})};
 };
 
 }  // namespace tessera
