@@ -130,15 +130,6 @@ class TestServer {
   void on_io(const std::function<void()>& run) { server_->post(run); }
   HttpServer& server() { return *server_; }
 
-  std::shared_ptr<lm::fakes::FakeModel> model;
-  std::unique_ptr<EngineLoop> engine;
-  std::unique_ptr<Service> service;
-  std::int32_t port = 0;
-  std::atomic<std::int64_t> num_steps = 0;
-  /// What a step takes at least: long while a test does what has to happen before others, so that a
-  /// machine that is busy may take seconds for it.
-  std::atomic<std::int64_t> step_us = 0;
-
  private:
   struct NoCost final : serving::StepCost {
     std::size_t num_stages() const override { return 1; }
@@ -152,6 +143,18 @@ class TestServer {
   Premises premises_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Metrics> metrics_;
+
+ public:
+  std::shared_ptr<lm::fakes::FakeModel> model;
+  std::unique_ptr<EngineLoop> engine;
+  std::unique_ptr<Service> service;  ///< ends first: what it still does calls those above
+  std::int32_t port = 0;
+  std::atomic<std::int64_t> num_steps = 0;
+  /// What a step takes at least: long while a test does what has to happen before others, so that a
+  /// machine that is busy may take seconds for it.
+  std::atomic<std::int64_t> step_us = 0;
+
+ private:
   std::thread loop_;
 };
 
