@@ -89,7 +89,7 @@ TEST_P(HostileScript, EndsAsItShould) {
   file("work/x.lua", test::kPrelude + std::string(script.code));
   const auto before = everything_outside();
   const bool ends =
-      (script.end == End::done || script.end == End::failed) && script.says != test::kDeep;
+      script.end == End::done || (script.end == End::failed && script.says != test::kDeep);
   const test::Process p = run_sandboxed(script.code, ends ? kLongTimeS : kShortTimeS);
   const std::string said = ends_of(p.err) + ends_of(p.out);
   expect_clean(p);

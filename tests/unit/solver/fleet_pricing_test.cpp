@@ -47,6 +47,7 @@ FleetRequest request_of(const std::string& cluster, const std::vector<Demand>& d
   request.nodes = node_kinds(find_cluster(cluster, folders()));
   for (const Demand& demand : demands) request.models.push_back(model_of(demand));
   request.gap = 0;
+  request.time_limit_s = 3600;  // proofs, however busy the machine is
   return request;
 }
 
