@@ -322,7 +322,8 @@ describe("a model's name", function()
     config.vision_config = { depth = 2, hidden_size = 8, intermediate_size = 16 }
     config.audio_config = { model_type = "x" }
     local said = taken.text(model())
-    assert.truthy(said:find("tower of about 1e-06 billion parameters, 2.0 KiB in 16 bits is not counted", 1, true))
+    assert.truthy(said:find("its vision tower, about 1e-06 billion parameters, is counted: 2.0 KiB of each GPU", 1,
+      true), said)
     assert.truthy(said:find("its audio tower of a size that its configuration does not say", 1, true), said)
     config.vision_config, config.audio_config = nil, nil
     raises("usage", "is stored as hqq, and nothing here says at how many bits", function()

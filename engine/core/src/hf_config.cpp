@@ -8,6 +8,7 @@
 
 #include "families/family.h"
 #include "families/switches.h"
+#include "families/towers.h"
 #include "tessera/core/model_id.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
@@ -364,6 +365,7 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
   } else {
     hf::read_switches(inner, *hf::find_switches(family->name), model);
   }
+  model.towers = hf::towers_of(config, model.hidden_size);
   check_record(model, FieldPath{path});
   return model;
 }

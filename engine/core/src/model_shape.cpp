@@ -192,6 +192,12 @@ std::int64_t ModelShape::num_active_parameters() const {
 
 std::int64_t ModelShape::layer_parameters() const { return layer(0).parameters(); }
 
+std::int64_t ModelShape::tower_parameters() const {
+  std::int64_t total = 0;
+  for (const Tower& tower : towers) total += tower.parameters;
+  return total;
+}
+
 double ModelShape::kv_bytes_per_token(double kv_bitwidth) const {
   double bytes = 0;
   for (std::int64_t i = 0; i < num_layers; ++i) {

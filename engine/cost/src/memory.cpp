@@ -376,6 +376,9 @@ double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQu
       parameters -= count(std::min(model.lm_head_parameters, model.token_embedding_parameters));
     }
   }
+  // Servers build encoders of pictures and sound on every rank, most of them whole; our own runtime
+  // and a GGUF file's have none.
+  if (!in_file) parameters += count(model.tower_parameters());
   const double rotary = runtime_memory(query).rotary_tables ? rotary_bytes(model) : 0;
   return parameters * kFp16Bytes + rotary;
 }

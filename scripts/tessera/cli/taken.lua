@@ -169,9 +169,7 @@ function M.text(model, cluster)
     lines[#lines + 1] = ("%s: weights%s%s, by its %s%s\n"):format(model.checkpoint,
       bits and (" of %.4g bits"):format(bits) or "", format and " as " .. format or "", by, kept_words(model))
   end
-  if hub.is_folder(model.checkpoint) and not hub.is_gguf(model.checkpoint) then
-    lines[#lines + 1] = towers(model.checkpoint)
-  end
+  lines[#lines + 1] = towers(model)
   return table.concat(lines)
 end
 

@@ -57,6 +57,7 @@ TEST(ModelSpecs, EqualShippedFiles) {
     if (of_config_only(expected.family)) continue;
     const ModelShape model = model_from_spec(spec_of(expected));
     expected.source = model.source;
+    expected.towers.clear();  // a spec is of text
     EXPECT_EQ(model, expected) << name;
   }
 }

@@ -8,6 +8,7 @@
 #include "shapes.h"
 #include "tessera/core/error.h"
 #include "tessera/core/units.h"
+#include "tessera/cost/tensor_parallel.h"
 
 namespace tessera::cost::memory_test {
 namespace {
@@ -47,6 +48,23 @@ TEST(TesseraMemory, WhatIsNoWeightLiesInF32) {
   EXPECT_NEAR(prefill_activation_bytes(model, batch, 2, StagePlace::middle, ours) / middle, 2,
               0.02);
   EXPECT_EQ(activation_bytes(MemoryPreset::tessera), 2 * activation_bytes(MemoryPreset::physical));
+}
+
+TEST(Towers, LieWholeOnEveryDeviceOfAServer) {
+  const ModelShape blind = llama_3_8b();
+  ModelShape sees = blind;
+  sees.towers = {{.name = "vision", .parameters = 400'000'000}, {.name = "audio"}};
+  for (const StagePlace place :
+       {StagePlace::first, StagePlace::middle, StagePlace::last, StagePlace::only}) {
+    const auto more = [&](const ModelShape& with, const ModelShape& without, MemoryPreset preset) {
+      return embedding_bytes(with, place, {preset}) - embedding_bytes(without, place, {preset});
+    };
+    EXPECT_EQ(more(sees, blind, MemoryPreset::physical), 800e6);
+    EXPECT_EQ(more(shard(sees, 2, {}), shard(blind, 2, {}), MemoryPreset::physical), 800e6);
+    for (const MemoryPreset none :
+         {MemoryPreset::tessera, MemoryPreset::llama_cpp, MemoryPreset::llm_pq})
+      EXPECT_EQ(more(sees, blind, none), 0);
+  }
 }
 
 TEST(TesseraMemory, TheEmbeddingIsReadWhereItsFileLies) {

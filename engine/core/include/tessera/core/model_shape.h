@@ -60,6 +60,14 @@ struct KeptLinear {
   friend bool operator==(const KeptLinear&, const KeptLinear&) = default;
 };
 
+/// An encoder of pictures or sound beside the text decoder, which plans of text load and never run.
+struct Tower {
+  std::string name;             ///< "vision", "audio"
+  std::int64_t parameters = 0;  ///< 0: its configuration does not say
+
+  friend bool operator==(const Tower&, const Tower&) = default;
+};
+
 /// What mixes the tokens of a sequence through a state of fixed size, in place of keys and values
 /// of each token.
 enum class StateKind { short_convolution, mamba, mamba2, gated_delta_net, linear_attention };
@@ -162,15 +170,17 @@ struct ModelShape {
   /// Weights along the inputs of its matrices that share a scale, where a cut must not part them.
   std::optional<std::int64_t> checkpoint_group_size;
   std::vector<KeptLinear> checkpoint_kept;
+  std::vector<Tower> towers;
 
   const LayerShape& layer(std::int64_t index) const {
     return layer_classes[static_cast<std::size_t>(layer_class[static_cast<std::size_t>(index)])];
   }
 
-  std::int64_t num_parameters() const;  ///< tied embeddings counted once
+  std::int64_t num_parameters() const;  ///< tied embeddings counted once, no towers
   std::int64_t num_active_parameters()
       const;  ///< that one token passes through (mixture of experts); else all
   std::int64_t layer_parameters() const;  ///< of the first layer
+  std::int64_t tower_parameters() const;  ///< of all towers whose sizes are said
 
   /// Bytes that one token of one sequence adds to the KV cache over ALL layers, window or not.
   double kv_bytes_per_token(double kv_bitwidth) const;
@@ -265,6 +275,14 @@ struct Fields<KeptLinear> {
       std::tuple{field<&KeptLinear::name>({.name = "name", .doc = "Name of the matrix"}),
                  field<&KeptLinear::share>(
                      {.name = "share", .doc = "Share of the layers", .min = 0, .max = 1})};
+};
+
+template <>
+struct Fields<Tower> {
+  static constexpr auto list = std::tuple{
+      field<&Tower::name>({.name = "name", .doc = "vision or audio"}),
+      field<&Tower::parameters>(size_spec(
+          "parameters", "About so many; 0: its configuration does not say", kCountRange))};
 };
 
 template <>
@@ -411,6 +429,10 @@ struct Fields<ModelShape> {
       field<&ModelShape::checkpoint_kept>(
           {.name = "checkpoint_kept",
            .doc = "Matrices that it keeps in 16 bits, and in which share of the layers",
+           .in_file = InFile::when_set}),
+      field<&ModelShape::towers>(
+          {.name = "towers",
+           .doc = "Encoders of pictures and sound that are loaded beside the text decoder",
            .in_file = InFile::when_set})};
   /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
   /// every count of ModelShape is positive and free of overflow.

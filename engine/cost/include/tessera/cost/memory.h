@@ -108,7 +108,8 @@ constexpr bool holds_lm_head(StagePlace place, MemoryPreset preset) {
   return preset == MemoryPreset::llm_pq ? is_first(place) : is_last(place);
 }
 
-/// Embeddings and LM head in FP16 on a stage, and rotary tables where the runtime keeps them.
+/// Embeddings and LM head in FP16 on a stage, rotary tables where the runtime keeps them, and on
+/// every device of a server the encoders of pictures and sound.
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query);
 
 /// Largest live activations of a micro-batch in either phase on such a stage.
