@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "pair_columns.h"
 #include "tessera/core/cluster.h"
 #include "tessera/core/error.h"
 #include "tessera/core/json.h"
@@ -153,6 +154,19 @@ const PricedConfiguration& FleetEngine::configuration() const {
   throw Error(ErrorCode::internal, "the kind of replica '" + label + "' has no configuration");
 }
 
+std::vector<DeploymentPart> FleetEngine::parts() const {
+  if (pair) return pair->pools.parts();
+  return {{std::make_shared<const PricedConfiguration>(configuration())}};
+}
+
+std::string FleetEngine::name() const {
+  if (is_given()) return label;
+  if (!pair) return configuration().name();
+  const PoolPair& pools = pair->pools;
+  return fmt::format("prefill {} x {} + decode {} x {}", pools.x, pools.prefill->name(), pools.y,
+                     pools.decode->name());
+}
+
 /// The search of a model's configurations on a kind of node, for a class of requests, and the
 /// request that it refers to.
 struct FleetColumns::Search {
@@ -171,7 +185,7 @@ struct FleetColumns::Kind {
   struct Fit {
     std::size_t engine = 0;
     std::int64_t nodes = 1;
-    std::vector<std::int64_t> devices = {};
+    std::vector<std::int64_t> devices = {}, prefill_devices = {};
   };
   std::vector<Fit> fits;
 
@@ -213,7 +227,7 @@ void FleetColumns::add_model(std::size_t model, const std::vector<NodeKind>& cla
     for (std::size_t c = 0; c < classes.size(); ++c) {
       for (const Kind::Fit& fit : kind_of(model, classes[c]).fits) {
         if (fit.nodes > classes[c].count) continue;
-        columns_.push_back({model, c, fit.nodes, fit.devices, fit.engine});
+        columns_.push_back({model, c, fit.nodes, fit.devices, fit.engine, fit.prefill_devices});
       }
     }
   };
@@ -309,16 +323,46 @@ void FleetColumns::add_class(std::size_t model, std::size_t its_class, ServingRe
     }
   };
   const std::vector<std::string>& allowed = models_[model].devices;
+  std::vector<BestOfType> types;
   for (const auto& type : search.types()) {
-    if (is_held(allowed, *type)) add(priced_configurations(search, type));
+    if (!is_held(allowed, *type)) continue;
+    const auto list = priced_configurations(search, type);
+    add(list);
+    types.push_back({{}, {list.begin(), list.end()}});
   }
   auto unlike = unlike_configurations(search);
   std::erase_if(unlike, [&](const auto& each) { return !is_held(allowed, *each->type); });
   add(unlike);
+  if (models_[model].pools && nodes == 1) add_pairs(*held, types, its, kind);
   auto& refusals = refusals_[model];
   std::move(search.refusals.begin(), search.refusals.end(), std::back_inserter(refusals));
   search.refusals.clear();
   searches_.push_back(std::move(held));
+}
+
+void FleetColumns::add_pairs(Search& held, const std::vector<BestOfType>& types,
+                             const NodeKind& its, Kind& kind) {
+  ServingSearch& search = held.search;
+  if (search.lengths().output_tokens <= 1) return;  // nothing is decoded
+  for (PoolPair& pools : pairs_of(search, types)) {
+    const auto placed = search.place(pools.parts());
+    const double bound_per_s = bound_of(search, pools, mean_tpot_limit_s(search.request()));
+    if (!placed || bound_per_s <= 0) continue;
+    Kind::Fit fit{.engine = engines_.size()};
+    fit.devices.assign(its.node->devices.size(), 0);
+    fit.prefill_devices = fit.devices;
+    for (std::size_t part = 0; part < placed->size(); ++part) {
+      for (const std::size_t device : (*placed)[part]) {
+        fit.devices[device] = 1;
+        if (part == 0) fit.prefill_devices[device] = 1;
+      }
+    }
+    FleetEngine engine;
+    engine.classes = {{.search = searches_.size(), .priced = nullptr, .bound_per_s = bound_per_s}};
+    engine.pair = std::make_shared<EnginePair>(EnginePair{std::move(pools)});
+    engines_.push_back(std::move(engine));
+    kind.fits.push_back(std::move(fit));
+  }
 }
 
 void FleetColumns::add_given(const GivenColumn& column, const NodeKind& its,
@@ -360,6 +404,12 @@ bool FleetColumns::simulate(std::size_t column) {
   FleetEngine& engine = engines_[columns_[column].engine];
   if (engine.is_known) return false;
   ++num_simulated_;
+  if (engine.pair) {
+    ServedClass& served = engine.classes.front();
+    simulate_pair(searches_[served.search]->search, *engine.pair, served);
+    engine.is_known = true;
+    return true;
+  }
   std::int64_t tokens = std::numeric_limits<std::int64_t>::max();
   for (std::size_t b = 0; b < engine.classes.size(); ++b) {
     ServedClass& each = engine.classes[b];

@@ -119,6 +119,11 @@ void check_request(const FleetRequest& request, const std::string& path) {
     if (request.models[m].classes.empty()) {
       refuse(fmt::format("{}.models[{}].classes", path, m + 1), "the list is empty");
     }
+    if (request.models[m].pools && request.models[m].classes.size() > 1) {
+      refuse(fmt::format("{}.models[{}].pools", path, m + 1),
+             "what a pair of pools sustains is known of one class of requests; leave out pools, or "
+             "give traffic in the place of classes");
+    }
   }
   if (request.switch_usd > 0 && request.objective != FleetObjective::cost) {
     refuse(path + ".switch_usd", "money counts in objective cost, this one is {}",

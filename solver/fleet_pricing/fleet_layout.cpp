@@ -33,7 +33,8 @@ class Nodes {
   }
 
   /// What the column takes of a node.
-  void take(const FleetColumn& column, std::int64_t node, std::vector<std::size_t>& devices) {
+  void take(const FleetColumn& column, std::int64_t node, std::vector<std::size_t>& devices,
+            std::vector<std::size_t>& prefill_devices) {
     std::vector<std::size_t>& free = free_[index_.at(node)];
     const Cluster& kind = *fleet_.nodes[column.node_class].node;
     for (std::size_t i = 0; i < column.devices.size(); ++i) {
@@ -44,6 +45,8 @@ class Nodes {
       });
       if (found == free.end()) throw Error(ErrorCode::internal, "a node has too few devices");
       devices.push_back(*found);
+      const bool is_prefill = !column.prefill_devices.empty() && column.prefill_devices[i] > 0;
+      if (is_prefill) prefill_devices.push_back(*found);
       free.erase(found);
     }
   }
@@ -100,14 +103,38 @@ FleetLayout layout_of(const PricedFleet& fleet) {
                    [&](std::size_t a, std::size_t b) { return size_of(a) > size_of(b); });
   Nodes nodes(fleet);
   nodes.layout().devices.resize(placement.size());
+  nodes.layout().prefill_devices.resize(placement.size());
   for (const std::size_t replica : order) {
     std::vector<std::size_t>& devices = nodes.layout().devices[replica];
+    std::vector<std::size_t>& prefill_devices = nodes.layout().prefill_devices[replica];
     for (const std::int64_t node : placement[replica].nodes) {
-      nodes.take(column_of(replica), node, devices);
+      nodes.take(column_of(replica), node, devices, prefill_devices);
     }
     std::sort(devices.begin(), devices.end());
+    std::sort(prefill_devices.begin(), prefill_devices.end());
   }
   return std::move(nodes.layout());
+}
+
+std::optional<serving::KvTransfer> transfer_of(const PricedFleet& fleet, const FleetLayout& layout,
+                                               std::size_t model) {
+  const FleetPlacement& placement = fleet.answer.placement;
+  std::vector<std::size_t> used;
+  for (std::size_t r = 0; r < placement.size(); ++r) {
+    const FleetColumn& column = fleet.columns->columns()[placement[r].column];
+    if (column.model != model || layout.prefill_devices[r].empty()) continue;
+    used.insert(used.end(), layout.devices[r].begin(), layout.devices[r].end());
+  }
+  std::optional<Link> slowest;
+  for (std::size_t k = 1; k < used.size(); ++k) {
+    const Link link = layout.cluster.link(used[0], used[k]);
+    if (!slowest || link.bytes_per_s < slowest->bytes_per_s) slowest = link;
+  }
+  if (!slowest) return std::nullopt;
+  const Runtime runtime = fleet.columns->models()[model].serving.runtime;
+  return serving::KvTransfer{.bytes_per_s = slowest->bytes_per_s,
+                             .latency_s = slowest->latency_s,
+                             .per_layer = runtime != Runtime::vllm};
 }
 
 }  // namespace tessera::solver

@@ -62,11 +62,29 @@ namespace {
 using solver::FleetRequest;
 using solver::NodeKind;
 
+/// The parts of a pair, each engine with the requests that are under way on it when all are full.
+std::vector<solver::DeploymentPart> parts_of_pair(const solver::FleetEngine& engine) {
+  std::vector<solver::DeploymentPart> parts = engine.parts();
+  const auto& found = engine.pair->found;
+  if (!found || !found->served) return parts;
+  const auto& summary = found->served->summary;
+  const double prompt_s = summary.ttft_s.mean.value_or(0);
+  const double decode_s = summary.e2e_s.mean.value_or(prompt_s) - prompt_s;
+  for (solver::DeploymentPart& part : parts) {
+    const double stays_s = part.role == serving::Role::prefill ? prompt_s : decode_s;
+    const double under_way =
+        engine.classes.front().rate_per_s * stays_s / static_cast<double>(part.count);
+    if (under_way > 0) part.share = under_way;
+  }
+  return parts;
+}
+
 /// The engine as one of a pool, whose share of the requests under way is what it has when it is
-/// full of the class that it has most of.
-solver::DeploymentPart part_of(const solver::FleetEngine& engine) {
-  solver::DeploymentPart part{
-      std::make_shared<const solver::PricedConfiguration>(engine.configuration())};
+/// full of the class that it has most of; of a pair each of the two pools.
+std::vector<solver::DeploymentPart> parts_of(const solver::FleetEngine& engine) {
+  if (engine.pair) return parts_of_pair(engine);
+  std::vector<solver::DeploymentPart> parts = engine.parts();
+  solver::DeploymentPart& part = parts.front();
   double most = 0;
   for (const solver::ServedClass& each : engine.classes) {
     if (!engine.is_known || each.rate_per_s <= 0) continue;
@@ -76,7 +94,7 @@ solver::DeploymentPart part_of(const solver::FleetEngine& engine) {
     most = std::max(most, each.rate_per_s * stays_s);
   }
   if (most > 0) part.share = most;
-  return part;
+  return parts;
 }
 
 /// A column with what is known of it, and the engine that a pool is made of.
@@ -101,11 +119,18 @@ void push_column(lua_State* L, const lua_kit::Options& model, const solver::Pric
   lua_kit::set_boolean(L, "simulated", engine.is_known && !engine.is_given());
   lua_kit::set_boolean(L, "given", engine.is_given());
   if (engine.is_given()) return;
-  const solver::PricedConfiguration& configuration = engine.configuration();
-  lua_kit::set_text(L, "shape", configuration.shape());
-  lua_kit::set_integer(L, "gpus", configuration.gpus());
-  push_part(L, model, solver::serving_part(part_of(engine)));
-  lua_setfield(L, -2, "part");
+  const std::vector<solver::DeploymentPart> parts = parts_of(engine);
+  const bool is_pair = parts.size() > 1;
+  lua_kit::set_text(L, "shape", is_pair ? solver::layout_of(parts) : parts.front().engine->shape());
+  std::int64_t gpus = 0;
+  lua_createtable(L, static_cast<int>(parts.size()), 0);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    gpus += parts[i].count * parts[i].engine->gpus();
+    push_part(L, model, solver::serving_part(parts[i]));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "parts");
+  lua_kit::set_integer(L, "gpus", gpus);
 }
 
 void push_columns(lua_State* L, const lua_kit::Options& options, const solver::PricedFleet& fleet) {
@@ -134,9 +159,21 @@ void push_placement(lua_State* L, const solver::PricedFleet& fleet) {
     lua_setfield(L, -2, "node_indices");
     lua_kit::push_value(L, layout.devices[r]);
     lua_setfield(L, -2, "device_indices");
+    if (!layout.prefill_devices[r].empty()) {
+      lua_kit::push_value(L, layout.prefill_devices[r]);
+      lua_setfield(L, -2, "prefill_device_indices");
+    }
     lua_rawseti(L, -2, static_cast<int>(r) + 1);
   }
   lua_setfield(L, -2, "placement");
+  lua_newtable(L);
+  for (std::size_t m = 0; m < fleet.instance.models.size(); ++m) {
+    const auto transfer = solver::transfer_of(fleet, layout, m);
+    if (!transfer) continue;
+    lua_kit::push_value(L, *transfer);
+    lua_setfield(L, -2, fleet.instance.models[m].name.c_str());
+  }
+  lua_setfield(L, -2, "transfers");
   if (!placement.empty()) {
     lua_kit::push_object<Cluster>(L, std::make_shared<const Cluster>(layout.cluster));
     lua_setfield(L, -2, "cluster");

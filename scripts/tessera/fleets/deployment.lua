@@ -39,5 +39,5 @@ return function(fleet, name, given)
     core.refuse("fleet:deployment.lost_node", ("node %d has all replicas of '%s'"):format(opt.lost_node, name))
   end
   local router = opt.router or pools_of.router(fleet, name, asked, opt.lost_node)
-  return routers.deployment { pools = left, router = router }
+  return routers.deployment { pools = left, router = router, transfer = pools_of.transfer(fleet, name) }
 end

@@ -67,6 +67,20 @@ local function classes_words(fleet, model)
   return lines
 end
 
+-- Pairs of pools that run a model, by kind: which engines compute its prompts, which its tokens.
+local function pair_words(fleet, model)
+  local lines = {}
+  for _, row in ipairs(fleet.columns) do
+    if row.model == model.name and row.replicas > 0 and #(row.parts or {}) > 1 then
+      local read, write = row.parts[1], row.parts[2]
+      local function pool(part) return ("%d engine%s"):format(part.engines, part.engines == 1 and "" or "s") end
+      lines[#lines + 1] = ("%d pair%s of pools of %s, on a node each: prompts by %s of %s, tokens by %s of %s"):format(
+        row.replicas, row.replicas == 1 and "" or "s", model.name, pool(read), read.device, pool(write), write.device)
+    end
+  end
+  return lines
+end
+
 return function(fleet)
   local pricing, lines = fleet.pricing, { fleet.solved:explain() }
   for _, model in ipairs(fleet.models) do
@@ -75,6 +89,7 @@ return function(fleet)
         model.demand_per_s, model.capacity_per_s)
     end
     for _, line in ipairs(classes_words(fleet, model)) do lines[#lines + 1] = line end
+    for _, line in ipairs(pair_words(fleet, model)) do lines[#lines + 1] = line end
   end
   lines[#lines + 1] = idle_words(fleet)
   if pricing then

@@ -25,8 +25,9 @@ core.document_object {
     { "scale", "number", "The multiple of the demand that it serves, the reserve kept where there is one" },
     { "replicas", "table[]", "Alike ones on the same nodes: model, column_index, label, node_class, node_indices, "
       .. "node_names, count, gpus and rates_per_s of each, by class of requests, and rate_per_s, of the classes as "
-      .. "they come; of named models shape, part and devices (of fleet.cluster); of several classes of requests "
-      .. "shares, a list of { count, share of all requests of each class, to each of so many }" },
+      .. "they come; of named models shape, part and devices (of fleet.cluster), of a pair of pools parts and "
+      .. "prefill_devices; of several classes of requests shares, a list of { count, share of all requests of each "
+      .. "class, to each of so many }" },
     { "models", "table[]", "name, demand_per_s, capacity_per_s, load_ratio, scale, reserve_scale, gpus, usd_per_h, "
       .. "nodes, replicas, scope" },
     { "nodes", "table[]", "That run anything: node_index, name, node_class, gpus, used, usd_per_h, models" },
@@ -126,8 +127,15 @@ local function replicas_of(solved, named, classes, instance)
   for _, placed in ipairs(named and named.placement or {}) do
     local row = by_key[placed.column_index .. ":" .. table.concat(placed.node_indices, ",")]
     local column = named.columns[placed.column_index + 1]
-    row.shape, row.part, row.devices = column.shape, column.part, row.devices or {}
+    -- Files of before pairs have the one part of a column by itself.
+    row.parts = column.parts or column.part and { column.part } or nil
+    row.part = row.parts and #row.parts == 1 and row.parts[1] or nil
+    row.shape, row.devices = column.shape, row.devices or {}
     row.devices[#row.devices + 1] = placed.device_indices
+    if placed.prefill_device_indices then
+      row.prefill_devices = row.prefill_devices or {}
+      row.prefill_devices[#row.devices] = placed.prefill_device_indices
+    end
   end
   table.sort(rows, function(a, b)
     if a.column_index ~= b.column_index then return a.column_index < b.column_index end

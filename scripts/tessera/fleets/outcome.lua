@@ -8,7 +8,8 @@ local why_not = require "tessera.fleets.why_not"
 -- What is known of the columns, and what was asked: data, but for the cluster.
 local function named_of(found, asked)
   return { asked = asked, placement = found.placement, columns = found.columns, node_classes = found.node_classes,
-    pricing = found.pricing, loading = found.loading, given_columns = found.given_columns, cluster = found.cluster }
+    pricing = found.pricing, transfers = found.transfers, loading = found.loading,
+    given_columns = found.given_columns, cluster = found.cluster }
 end
 
 return function(found, asked)

@@ -14,29 +14,52 @@ function M.asked(fleet, name, where)
   core.refuse(where, ("no model of the fleet is called '%s'"):format(tostring(name)))
 end
 
+-- A row for the prefill engines of a pair, and one for those that decode.
+local function split_pair(replica, rows)
+  for _, part in ipairs(replica.parts) do
+    local row = copy(replica)
+    row.part, row.engines, row.devices = part, replica.count * part.engines, {}
+    for i, own in ipairs(replica.devices) do
+      local prefills, devices = {}, {}
+      for _, device in ipairs(replica.prefill_devices[i]) do prefills[device] = true end
+      for _, device in ipairs(own) do
+        if (prefills[device] or false) == (part.role == "prefill") then devices[#devices + 1] = device end
+      end
+      row.devices[i] = devices
+    end
+    rows[#rows + 1] = row
+  end
+end
+
 -- A row for those of its replicas that get the same of each class of requests.
 local function split(replica, rows)
   local first = 0
   for _, part in ipairs(replica.shares) do
     local row = copy(replica)
     row.count, row.class_shares, row.devices = part.count, part.share, {}
+    row.part, row.engines = replica.parts[1], part.count
     for i = 1, part.count do row.devices[i] = replica.devices[first + i] end
     first, rows[#rows + 1] = first + part.count, row
   end
 end
 
---- The rows of fleet.replicas that run a model, alike in what they are sent.
+--- The rows of fleet.replicas that run a model, alike in what they are sent: each with its part, engines of it, and
+--- the devices of each replica; a pair has two.
 function M.rows(fleet, name)
   local rows = {}
   for _, replica in ipairs(fleet.replicas) do
-    if replica.model == name and not replica.part then
+    if replica.model == name and not replica.parts then
       core.raise("unsupported", ("the replica '%s' of '%s' is of a column that a script gave: nobody knows which "
         .. "engine it is"):format(replica.label, name), "fleet")
     end
-    if replica.model == name and replica.shares then
+    if replica.model == name and replica.prefill_devices then
+      split_pair(replica, rows)
+    elseif replica.model == name and replica.shares then
       split(replica, rows)
     elseif replica.model == name then
-      rows[#rows + 1] = replica
+      local row = copy(replica)
+      row.part, row.engines = replica.parts[1], replica.count
+      rows[#rows + 1] = row
     end
   end
   return rows
@@ -66,14 +89,20 @@ function M.of(fleet, name, asked)
   local shares = shares_of(rows)
   for i, row in ipairs(rows) do
     local part = row.part
-    pools[i] = { role = "mixed", model = asked.model, cluster = fleet.cluster:part(M.devices(row)),
+    pools[i] = { role = part.role, model = asked.model, cluster = fleet.cluster:part(M.devices(row)),
       tensor_parallel = part.tensor_parallel, pipeline_parallel = part.pipeline_parallel,
       expert_parallel = part.expert_parallel, attention_data_parallel = part.attention_data_parallel,
-      stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = row.count,
+      stage_layers = part.stage_layers and #part.stage_layers > 0 and part.stage_layers or nil, replicas = row.engines,
       bitwidths = { part.bitwidth }, kv_bitwidth = part.kv_bitwidth, engine = part.engine,
       kernel_set = asked.kernel_set, share = shares[i] }
   end
   return pools, rows
+end
+
+--- How keys and values get from prefill to decode engines; nil of a model without pairs.
+function M.transfer(fleet, name)
+  local link = (fleet.named.transfers or {})[name]
+  return link and { bytes_per_s = link.bytes_per_s, latency_s = link.latency_s, per_layer = link.per_layer } or nil
 end
 
 --- How requests get to them: fewest under way, or of several classes by the shares of each.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/core/files.h"
+#include "tessera/solver/deploy/pool_pair.h"
 #include "tessera/solver/deploy/priced_configurations.h"
 #include "tessera/solver/fleet_pricing/named_model.h"
 #include "tessera/solver/fleet_pricing/node_kind.h"
@@ -24,6 +25,8 @@ struct FleetColumn {
   std::int64_t nodes = 1;             ///< more than one: whole ones
   std::vector<std::int64_t> devices;  ///< [device of the class's node] 1 where one of it is taken
   std::size_t engine = 0;             ///< columns of alike nodes have the same
+  /// Of a pair of pools, the same of its prefill engines; those of the others decode.
+  std::vector<std::int64_t> prefill_devices = {};
 };
 
 /// What an engine does with a class of requests alone.
@@ -38,19 +41,29 @@ struct ServedClass {
   std::string limited_by = {};  ///< what breaks above
 };
 
-/// A configuration on a kind of node.
+/// Pools of prefill and decode engines on a node, which serve together.
+struct EnginePair {
+  PoolPair pools;
+  std::shared_ptr<const serving::MaxRate> found = {};  ///< null: not simulated, or no rate
+};
+
+/// A configuration on a kind of node, or a pair of pools.
 struct FleetEngine {
-  std::vector<ServedClass> classes;  ///< of requests of its model
-  bool is_known = false;             ///< simulated
-  std::string label = {};            ///< of one that somebody gave, which has no configuration
+  std::vector<ServedClass> classes;       ///< of requests of its model
+  bool is_known = false;                  ///< simulated
+  std::string label = {};                 ///< of one that somebody gave, which has no configuration
+  std::shared_ptr<EnginePair> pair = {};  ///< in the place of a configuration
 
   /// Of each class, what it sustains where that is known, else at most.
   std::vector<double> most_per_s() const;
   bool is_given() const { return !label.empty(); }
   /// The configuration, with the limits that it has for all classes once it is known.
-  /// @throws Error{internal} of one that was given
+  /// @throws Error{internal} of one that was given, and of a pair
   const PricedConfiguration& configuration() const;
-  std::string name() const { return is_given() ? label : configuration().name(); }
+  /// The engines of a replica: one, or those of the pools of a pair. @throws Error{internal} of one
+  /// that was given
+  std::vector<DeploymentPart> parts() const;
+  std::string name() const;
 };
 
 /// A kind of replica of somebody else, with the rate that they say it sustains.
@@ -104,6 +117,8 @@ class FleetColumns {
                 std::int64_t nodes, Kind& kind);
   void add_class(std::size_t model, std::size_t its_class, ServingRequest request,
                  const NodeKind& its, std::int64_t nodes, Kind& kind);
+  void add_pairs(Search& held, const std::vector<BestOfType>& types, const NodeKind& its,
+                 Kind& kind);
   void simulate_class(ServedClass& served);
   void add_model(std::size_t model, const std::vector<NodeKind>& classes);
   void bound_slower(std::size_t model, std::size_t its_class, const ServedClass& known,

@@ -28,6 +28,7 @@ struct NamedModel {
   std::int64_t min_replicas = 0;
   std::optional<std::int64_t> max_gpus, min_nodes;
   std::vector<std::string> devices;  ///< that may hold it; empty: any
+  bool pools = false;                ///< pairs of prefill and decode pools are looked at too
 };
 
 }  // namespace tessera::solver
@@ -56,5 +57,9 @@ struct tessera::Fields<tessera::solver::NamedModel> {
                             .max = 1e6}),
       field<&M::devices>({.name = "devices",
                           .doc = "Types of devices that may hold it; left out: any",
-                          .as_option = AsOption::plain})};
+                          .as_option = AsOption::plain}),
+      field<&M::pools>({.name = "pools",
+                        .doc = "Look at replicas whose prompts are computed on some devices of a "
+                               "node and whose tokens on others, too",
+                        .as_option = AsOption::defaulted})};
 };
