@@ -42,8 +42,12 @@ return ts.experiment {
   run = function(point)
     local random = generator(point.seed)
     local options = fleets.options(fleets.small, function() return 0.5 + random() end)
-    options.gap, options.simulate_all, options.time_limit_s = 0.001, true, 120
+    options.gap, options.simulate_all, options.time_limit_s = 0.001, true, 400
     local fleet = assert(ts.plan_fleet(options))
+    if fleet.pricing.simulated < fleet.pricing.shapes then
+      error(("%d of %d shapes were simulated in time: the rules would choose among bounds"):format(
+        fleet.pricing.simulated, fleet.pricing.shapes))
+    end
     local instance = fleet.instance
     local greedy = rules.greedy(instance, function(n) return 1 + math.floor(random() * n) end, 10)
     return { usd_per_h = fleet.usd_per_h, bound = fleet.bound, greedy_over = over(greedy, fleet),

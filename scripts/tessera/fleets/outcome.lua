@@ -16,8 +16,10 @@ return function(found, asked)
   if found.status == "infeasible" then return nil, why_not(found) end
   local fleet = found.solved and fleets(found.solved, named_of(found, copy(asked)), found.priced) or nil
   if fleet and found.gap and found.status ~= "interrupted" then return fleet end
-  local why = core.why(found.status == "interrupted" and "interrupted" or "time_limit",
-    fleet and "the search was interrupted; why.best is the best so far" or "no fleet was found before the search ended")
+  local is_interrupted = found.status == "interrupted"
+  local ended = is_interrupted and "the search was interrupted" or "the time was up before a bound was known"
+  local why = core.why(is_interrupted and "interrupted" or "time_limit",
+    fleet and ended .. "; why.best is the best so far" or "no fleet was found before the search ended")
   why.best, why.bound = fleet, found.bound
   return nil, why
 end
