@@ -169,7 +169,7 @@ function M.text(model, cluster)
     lines[#lines + 1] = ("%s: weights%s%s, by its %s%s\n"):format(model.checkpoint,
       bits and (" of %.4g bits"):format(bits) or "", format and " as " .. format or "", by, kept_words(model))
   end
-  lines[#lines + 1] = towers(model)
+  if not (format or ""):find "^gguf" then lines[#lines + 1] = towers(model) end -- llama.cpp has them in other files
   return table.concat(lines)
 end
 
