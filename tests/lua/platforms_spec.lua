@@ -76,6 +76,19 @@ describe("files of platforms", function()
     assert.matches("amd.com/gpu.product%-name", support.read(written[4] .. "/kubernetes.yaml"))
   end)
 
+  it("ask Kubernetes for labels that nodes have and for the memory of the weights once", function()
+    for _, each in ipairs { { "8xH100-80G", "NVIDIA%-H100%-80GB%-HBM3\n" }, { "8xH200-141G", "NVIDIA%-H200\n" } } do
+      local plan = assert(plan_of { each[1], "llama-3.1-405b", { tensor_parallel = 8, bitwidths = { 8 } } })
+      local folder = fresh()
+      assert(plan:export("vllm", folder, { as = "kubernetes" }))
+      local text = support.read(folder .. "/kubernetes.yaml")
+      assert.matches(each[2], text)
+      assert.is_nil(text:find("(SXM", 1, true))
+      local gib = tonumber(text:match '"(%d+)Gi"\n')
+      assert.is_true(gib > 380 + 128 and gib < 420 + 128, tostring(gib)) -- 405e9 bytes, and 16 GiB for each GPU
+    end
+  end)
+
   it("are none for Apple's GPUs, whose scripts start llama.cpp without numbers of GPUs", function()
     local plan = assert(ts.plan(ts.problem { model = "llama-3.1-8b", cluster = "1xM3-Max-64G", runtime = "llama.cpp",
       workload = { prompt_tokens = 512, output_tokens = 64, batch_size = 4 } }))

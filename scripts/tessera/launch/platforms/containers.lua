@@ -83,7 +83,7 @@ end
 function M.weight_bytes(span)
   local sum = 0
   for _, stage in ipairs(span.stages) do
-    sum = sum + (stage.memory.weight_bytes + stage.memory.embedding_bytes) * math.max(1, #stage.gpus)
+    sum = sum + stage.memory.weight_bytes + stage.memory.embedding_bytes -- of all its GPUs together
   end
   return sum
 end

@@ -20,12 +20,13 @@ local makers = {
   sycl = { resource = "gpu.intel.com/xe", label = nil },
 }
 
--- What the label of a device type may say: its driver's names, without blanks.
+-- What the label of a device type may say: its driver's names, without blanks and without what sheets add in brackets.
+-- Kubernetes refuses values of other characters.
 local function products(name, blank)
   local ok, device = pcall(core.device, name)
   local names, seen = {}, {}
   local function add(text)
-    local product = text:gsub("%s+", blank)
+    local product = text:gsub("%s*%b()", ""):gsub("%s+", blank):gsub("[^%w_.-]+", blank)
     if not seen[product] then names[#names + 1] = product end
     seen[product] = true
   end
