@@ -265,6 +265,7 @@ describe("tessera capacity --launch", function()
     local status, _, err = capacity("--cluster", "4xL4", "--rate", "18", "--bitwidths", "16,8", "--launch", "vllm",
       "--out", fresh(), "--runtime-version", "0.8.5")
     assert.equal(1, status, err)
-    assert.matches("has no NixlConnector.*rank %d+ .*shares engines: %-%-no%-disaggregated launches it", err)
+    assert.matches("has no NixlConnector.*rank %d+ .*shares engines: `tessera capacity %-%-no%-disaggregated` "
+      .. "launches it", err)
   end)
 end)

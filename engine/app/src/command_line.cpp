@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "help.h"
 #include "tessera/core/text.h"
@@ -182,6 +183,38 @@ std::string hint_on_word(const std::vector<CLI::App*>& verbs, const std::string&
   return "";
 }
 
+// What other tools call a flag of ours, where no letters tell; "" of others.
+std::string called_elsewhere(const std::string& flag, const Words& flags) {
+  static constexpr std::pair<const char*, const char*> kNames[] = {
+      {"--price", "--usd-per-hour"},
+      {"--prices", "--usd-per-hour"},
+      {"--cost", "--usd-per-hour"},
+      {"--gpu", "--cluster"},
+      {"--gpus", "--cluster"},
+      {"--devices", "--cluster"},
+      {"--hardware", "--cluster"},
+      {"--isl", "--prompt-tokens"},
+      {"--input-len", "--prompt-tokens"},
+      {"--input-tokens", "--prompt-tokens"},
+      {"--osl", "--output-tokens"},
+      {"--output-len", "--output-tokens"},
+      {"--qps", "--rate"},
+      {"--rps", "--rate"},
+      {"--tp", "--tensor-parallel"},
+      {"--bits", "--bitwidths"},
+      {"--quantization", "--bitwidths"},
+      {"--dtype", "--bitwidths"},
+      {"--kv-cache-dtype", "--kv-bitwidth"},
+      {"--ttft", "--ttft-p99"},
+      {"--tpot", "--tpot-p99"},
+      {"--itl", "--tpot-p99"},
+  };
+  for (const auto& [theirs, ours] : kNames) {
+    if (flag == theirs && std::find(flags.begin(), flags.end(), ours) != flags.end()) return ours;
+  }
+  return "";
+}
+
 // CLI11 names what it does not know, or what is missing before that; the nearest flag is for us to
 // find.
 std::string describe(const CLI::ParseError& error, const Words& words, const CLI::App& app) {
@@ -198,7 +231,9 @@ std::string describe(const CLI::ParseError& error, const Words& words, const CLI
     if (flag.rfind("--", 0) != 0 || flag.size() == 2) continue;
     if (std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
     if (const std::string hint = hint_on_word(verbs, flag); !hint.empty()) return hint;
-    return "unknown option " + quote(flag) + did_you_mean(flag, flags);
+    const std::string ours = called_elsewhere(flag, flags);
+    return "unknown option " + quote(flag) +
+           (ours.empty() ? did_you_mean(flag, flags) : "; did you mean " + quote(ours) + "?");
   }
   return error.what();
 }

@@ -17,6 +17,9 @@ function M.check(given)
   end
 end
 
+--- Whether servers start in containers, which have no proxy before pools of prefill and decode.
+function M.in_containers(given) return given.launch ~= nil and given.as ~= nil and given.as ~= "shell" end
+
 --- Options of an export.
 function M.options(given)
   return { version = given.runtime_version, checkpoint = given.checkpoint, unlike_engines = given.unlike_engines,

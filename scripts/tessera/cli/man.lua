@@ -32,6 +32,7 @@ local pages = {
   { "serving", "A stream of requests under latency targets: traffic, engines, SLOs", { own .. "serving.md" } },
   { "iserve", "One request at a time: configurations, fingerprints, intents, placement", { own .. "iserve.md" } },
   { "strategies", "A fast and a slow GPU: three strategies, and the best plan", { own .. "strategies.md" } },
+  { "fleets", "Many models on many nodes: which replicas of which shape, for what money", { own .. "fleets.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
   { "serve", "A model behind OpenAI's HTTP interface", { own .. "serve.md" } },

@@ -38,6 +38,19 @@ end
 -- Limits where none is given: what a chat feels quick with.
 local default_slo = { ttft_p99 = 2, tpot_p99 = 0.1 }
 
+-- What a saved plan of a stream says of it.
+local lengths_words = "for a stream of requests of %s prompt and %s output tokens"
+
+function M.lengths_note(prompt_tokens, output_tokens)
+  return lengths_words:format(("%.10g"):format(prompt_tokens), ("%.10g"):format(output_tokens))
+end
+
+--- { prompt_tokens, output_tokens } of such a note; nil of others.
+function M.noted_lengths(note)
+  local prompt, output = note:match("^" .. lengths_words:format("(%d[%d.]*)", "(%d[%d.]*)") .. "$")
+  return prompt and { prompt_tokens = tonumber(prompt), output_tokens = tonumber(output) }
+end
+
 --- The flags of limits, of which each is a metric and its statistic.
 M.limits = solver.latency_limits()
 
@@ -103,6 +116,7 @@ function M.asked(flags)
   local asked = tables.of_flags(given, "ts.plan_serving")
   asked.traffic, asked.slo, asked.quality = traffic_of(given), slo_of(limits_of(given)), taken.quality_bound(given)
   asked.objective = given.objective or (given.rate and "gpus" or "rate")
+  if asked.disaggregated == nil and launch_flags.in_containers(given) then asked.disaggregated = false end
   asked.engine = tables.of_flags(given, "ts.engine")
   asked.model, asked.cluster = taken.model(given), taken.cluster(given)
   asked.bitwidths = taken.bitwidths(asked.model, asked.bitwidths)
@@ -128,6 +142,14 @@ local function settings(given, asked)
       words[#words + 1] = ("%s %s at most %s"):format(metric:upper(), statistic, core.format_seconds(limit_s))
     end
   end
+  local unlimited = {}
+  for _, metric in ipairs { "ttft", "tpot" } do
+    if not (asked.slo[metric .. "_s"] or asked.slo.e2e_s) then unlimited[#unlimited + 1] = metric end
+  end
+  for _, metric in ipairs(unlimited) do
+    words[#words + 1] = ("no limit of %s (--%s-p99 %g sets one)"):format(metric:upper(), metric,
+      default_slo[metric .. "_p99"])
+  end
   local model, cluster = core.model(asked.model), core.cluster(asked.cluster)
   return ("%s on %s: a stream of %s\n(--prompt-tokens, --output-tokens, --ttft-p99, --tpot-p99, --rate change it; "
     .. "--batch-size of `tessera plan` asks for an offline batch)\n"):format(model.name, cluster.name,
@@ -140,8 +162,8 @@ local function launch(options, given)
   if written or not options[1].disaggregated then return written, why end
   for _, row in ipairs(options) do
     if not row.disaggregated then
-      return nil, core.why(why.code, ("%s; rank %d (%s) shares engines: --no-disaggregated launches it"):format(
-        why.message, row.rank, row.layout))
+      return nil, core.why(why.code, ("%s; rank %d (%s) shares engines: `tessera capacity --no-disaggregated` "
+        .. "launches it"):format(why.message, row.rank, row.layout))
     end
   end
   return nil, why
@@ -155,6 +177,16 @@ local function plan_of(options, flag)
       flag)
   end
   return plan
+end
+
+-- Saves the plan with a note of the lengths that it is for, where they are said, as its own are a batch's: compare
+-- reads it.
+local function save(plan, path, given)
+  if not (given.trace or given.lengths) then
+    local full = with_defaults(given)
+    plan = plan:with_note(M.lengths_note(full.prompt_tokens, full.output_tokens))
+  end
+  plan:save(path)
 end
 
 -- Rows as data, without objects.
@@ -254,7 +286,7 @@ function M.main(given)
     if frontier then terminal.say(frontier_text(frontier)) end
     if written then terminal.say(written_text(written)) end
   end
-  if given.save then plan_of(options, "--save"):save(given.save) end
+  if given.save then save(plan_of(options, "--save"), given.save, given) end
   if given.picture then ts.picture(plan_of(options, "--picture"), given.picture) end
   if given.report then ts.report(options, given.report) end
   if why_not then return nil, why_not end
