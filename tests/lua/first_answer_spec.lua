@@ -128,6 +128,66 @@ describe("tessera plan without a batch", function()
   end)
 end)
 
+describe("what a newcomer tries", function()
+  it("finds a page for every file of pages", function()
+    for _, name in ipairs(core.folder_files(host.installation.scripts_dir .. "/tessera/man")) do
+      local status, _, err = run("man", (name:gsub("%.md$", "")))
+      assert.equal(0, status, name .. ": " .. err)
+    end
+  end)
+
+  it("is told which limit was not named", function()
+    local _, text = run("plan", "--model", "llama-3.1-8b", "--cluster", "1xL4", "--ttft-p99", "1")
+    assert.matches("no limit of TPOT %(%-%-tpot%-p99 0%.1 sets one%)", (text:gsub("\n *", " ")))
+    for _, flags in ipairs { { "--e2e-p99", "20" }, { "--ttft-p99", "1", "--tpot-p99", "0.1" } } do
+      _, text = run("plan", "--model", "llama-3.1-8b", "--cluster", "1xL4", unpack(flags))
+      assert.is_nil(text:find("no limit", 1, true))
+    end
+  end)
+
+  it("is named the flag that other tools call otherwise", function()
+    local status, _, err = run("plan", "--model", "llama-3.1-8b", "--cluster", "4xL4", "--price", "L4=0.3")
+    assert.is_true(status ~= 0)
+    assert.matches("unknown option '%-%-price'; did you mean '%-%-usd%-per%-hour'%?", (err:gsub("\n *", " ")))
+  end)
+
+  it("launches in containers what containers can start", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local status, text, err = run("plan", "--model", "qwen2.5-7b", "--cluster", "4xL4", "--launch", "vllm", "--as",
+      "ray", "--out", folder)
+    host.run_program({ "rm", "-rf", folder }, "")
+    assert.equal(0, status, err)
+    assert.matches("ray%-serve%.yaml", text)
+    assert.is_nil(text:find("prefill 2 x", 1, true))
+  end)
+
+  it("compares the saved plan of a stream with a server that decodes all requests at once", function()
+    local path, bench = os.tmpname(), os.tmpname()
+    local function rows(...)
+      local status, _, err = run("plan", "--model", "llama-3.1-8b", "--cluster", ..., "--save", path)
+      assert.equal(0, status, err)
+      core.write_file(bench, core.to_json { backend = "vllm", model_id = "meta-llama/Llama-3.1-8B", num_prompts = 16,
+        request_rate = "inf", max_concurrency = 16, duration = 3, completed = 16, total_input_tokens = 16000,
+        total_output_tokens = 3200, request_throughput = 5, output_throughput = 1000, total_token_throughput = 1,
+        mean_ttft_ms = 300, std_ttft_ms = 1, mean_tpot_ms = 15, std_tpot_ms = 0.1 })
+      local text
+      status, text, err = run("compare", path, bench, "--no-replan", "--json")
+      assert.equal(0, status, err)
+      local result = core.from_json(text)
+      for _, remark in ipairs(result.remarks) do assert.is_nil(remark:find("has left", 1, true), remark) end
+      for _, row in ipairs(result.rows) do
+        if row.metric == "tpot_s" then return row.predicted end
+      end
+    end
+    local one, two = rows "1xA100-80G", rows "2xA100-80G"
+    os.remove(path)
+    os.remove(bench)
+    assert.is_true(one > 0.01 and one < 0.02, tostring(one)) -- not 16 steps for a token, which were 0.19 s
+    assert.is_true(two < one)
+  end)
+end)
+
 describe("what an expert would not sign", function()
   local function answered(...)
     local status, text, err = run("plan", ...)

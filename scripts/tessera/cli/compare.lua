@@ -3,6 +3,7 @@
 local compare = require "tessera.launch.compare"
 local core = require "tessera.core"
 local host = require "tessera.host"
+local stream = require "tessera.cli.stream"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -48,16 +49,24 @@ local function show(result)
   if result.another then terminal.say(verdict(result.another) .. "\n") end
 end
 
--- Lengths that a launch beside the plan was made for: of a stream, whose plan has a batch's. nil where none says them.
-local function planned_lengths(path)
+-- Lengths of the stream that a plan, or the launch beside it, was made for; the plan's own are a batch's. nil where
+-- none says them.
+local function planned_lengths(plan, path)
+  for _, note in ipairs(plan.notes) do
+    local lengths = stream.noted_lengths(note)
+    if lengths then return lengths end
+  end
   local manifest = (path:match "^(.*/)[^/]*$" or "") .. "launch.json"
   if core.file_kind(manifest) ~= "file" then return nil end
   local ok, about = pcall(core.from_json, core.read_file(manifest))
   return ok and type(about) == "table" and type(about.stream) == "table" and about.stream or nil
 end
 
--- What a running server says of itself.
-local function metrics_of(url) return host.http_get(url, "/metrics", 10, 16 * 2 ^ 20) end
+-- What a running server says of itself, or a file of it.
+local function metrics_of(place)
+  if not place:find "://" and core.file_kind(place) == "file" then return core.read_file(place) end
+  return host.http_get(place, "/metrics", 10, 16 * 2 ^ 20)
+end
 
 --- @param given table the flags; names: the plan, then files of benchmarks
 function M.main(given)
@@ -68,10 +77,11 @@ function M.main(given)
   end
   local paths = {}
   for i = 2, #names do paths[i - 1] = names[i] end
-  local result = compare.compare(ts.load_plan(names[1]), paths, { replan = given.replan ~= false,
+  local plan = ts.load_plan(names[1])
+  local result = compare.compare(plan, paths, { replan = given.replan ~= false,
     time_limit_s = given.time_limit_s or 10, recalibrate = given.recalibrate,
     metrics = given.metrics and { url = given.metrics, text = metrics_of(given.metrics) },
-    planned = planned_lengths(names[1]) })
+    planned = planned_lengths(plan, names[1]) })
   if host.json then
     host.set_result(result)
     return 0

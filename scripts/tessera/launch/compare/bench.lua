@@ -196,7 +196,7 @@ local same_size = 0.06
 function M.why_other_model(run, model)
   local size = run.num_parameters
   if size and math.abs(size / model.num_parameters - 1) > same_size then
-    return ("%s was measured with %s of %.3g billion parameters, the plan is of %s with %.3g"):format(run.path,
+    return ("was measured with %s of %.3g billion parameters, the plan is of %s with %.3g"):format(
       run.weights or run.model or "a model", size / 1e9, model.name, model.num_parameters / 1e9)
   end
   local id = run.model
@@ -207,7 +207,7 @@ function M.why_other_model(run, model)
   local own = (model.source or ""):match "huggingface%.co/[^/]+/([%w%-_.]+)"
   if own and squeezed(id):find(squeezed(own), 1, true) then return nil end
   if not id:find "%d" and not id:find "/" then return nil end -- a name that a server was given: "llama", "chat"
-  return ("%s was measured with %s, the plan is of %s"):format(run.path, id, model.name)
+  return ("was measured with %s, the plan is of %s"):format(id, model.name)
 end
 
 return M

@@ -47,7 +47,7 @@ local function predict_workload(plan, workload, kernel_set)
     local share = engine:problem().workload.batch_size / total
     local own = { prompt_tokens = workload.prompt_tokens, output_tokens = workload.output_tokens,
       batch_size = round(workload.batch_size * share) }
-    local same, why = under_workload(engine, own, kernel_set)
+    local same, why = under_workload(engine, own, kernel_set, true)
     if not same then return nil, why end
     local run = solver.simulate(same)
     sum.ttft_s, sum.tpot_s = sum.ttft_s + run.ttft_s * own.batch_size, sum.tpot_s + run.tpot_s * own.batch_size
