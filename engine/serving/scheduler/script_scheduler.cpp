@@ -99,9 +99,9 @@ class ScriptScheduler final : public Scheduler, public ScriptDecision {
   std::int64_t schedule(std::int32_t handle, double tokens) override {
     ScriptRequest& record = record_of(handle, "schedule");
     const Slot slot = slots_[static_cast<std::size_t>(handle)];
+    if (record.scheduled_tokens > 0) fail(record, "schedule", "it is in the step already");
     if (!(tokens >= 1))
       fail(record, "schedule", fmt::format("{} tokens; at least 1 belongs here", tokens));
-    if (record.scheduled_tokens > 0) fail(record, "schedule", "it is in the step already");
     if (was_preempted(handle)) fail(record, "schedule", "it was preempted in this step");
     const double most = std::min(tokens, 1e15);
     const auto wanted = static_cast<std::int64_t>(most);
