@@ -23,7 +23,7 @@ describe("ts.model", function()
       num_kv_heads = "integer", head_dim = "integer", ffn_size = "integer", vocab_size = "integer",
       max_context_tokens = "integer", num_parameters = "integer", num_active_parameters = "integer",
       state_bytes_per_sequence = "number", layer_kinds = "string", layer_parameters = "integer",
-      tied_embeddings = "boolean", source = "string", checkpoint_kept = "list",
+      tied_embeddings = "boolean", source = "string", checkpoint_kept = "list", towers = "list",
     })
   end)
 
