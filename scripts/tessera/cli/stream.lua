@@ -142,13 +142,11 @@ local function settings(given, asked)
       words[#words + 1] = ("%s %s at most %s"):format(metric:upper(), statistic, core.format_seconds(limit_s))
     end
   end
-  local unlimited = {}
   for _, metric in ipairs { "ttft", "tpot" } do
-    if not (asked.slo[metric .. "_s"] or asked.slo.e2e_s) then unlimited[#unlimited + 1] = metric end
-  end
-  for _, metric in ipairs(unlimited) do
-    words[#words + 1] = ("no limit of %s (--%s-p99 %g sets one)"):format(metric:upper(), metric,
-      default_slo[metric .. "_p99"])
+    if not (asked.slo[metric .. "_s"] or asked.slo.e2e_s) then
+      words[#words + 1] = ("no limit of %s (--%s-p99 %g sets one)"):format(metric:upper(), metric,
+        default_slo[metric .. "_p99"])
+    end
   end
   local model, cluster = core.model(asked.model), core.cluster(asked.cluster)
   return ("%s on %s: a stream of %s\n(--prompt-tokens, --output-tokens, --ttft-p99, --tpot-p99, --rate change it; "
