@@ -141,6 +141,25 @@ TEST_F(ServeLog, IsWhatTheSimulatorDecidesAgain) {
   EXPECT_EQ(again.out, "true\t8\tnil\n") << again.err;
 }
 
+// Who decodes waits for the whole step: on a CPU it holds 64 tokens unless told otherwise.
+TEST_F(ServeLog, HasPromptsInPieces) {
+  std::string prompt = "the birds";
+  for (int i = 0; i < 50; ++i) prompt += " of the city";
+  const std::string body = fmt::format(R"({{"prompt":"{}","max_tokens":2}})", prompt);
+  const auto log_of = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--step-log", path("steps.json")});
+    const Process p = served(flags, [&](auto port, pid_t) {
+      EXPECT_EQ(ask(port, post("/v1/completions", body)).status, 200);
+    });
+    EXPECT_EQ(p.status, 0) << p.err;
+    return read(path("steps.json"));
+  };
+  EXPECT_THAT(log_of({}), HasSubstr("\"scheduled\":[0,64]"));
+  EXPECT_THAT(log_of({"--max-num-seqs", "50"}), HasSubstr("\"scheduled\":[0,100]"));
+  EXPECT_THAT(log_of({"--no-enable-chunked-prefill"}),
+              testing::Not(HasSubstr("\"scheduled\":[0,64]")));
+}
+
 TEST(ServeProgram, ASecondSignalEndsWhatIsUnderWay) {
   std::string rest;
   const Process p = served(

@@ -109,7 +109,16 @@ const OptionTable& serve_verb_options() {
          {"gpu_memory_utilization", "runtime_version", "swap_bytes_per_s", "kv_cache_dtype",
           "host"});
     for (OptionSpec& option : t.options) {
-      if (option.name == "max_num_batched_tokens") option.default_text = "512";
+      // The defaults of a device, which scripts/tessera/cli/serve.lua has.
+      if (option.name == "max_num_seqs") {
+        option.default_text.clear();
+        option.doc = "Requests that run at the same time; left out: 32 on a CPU, 256 on a GPU";
+      } else if (option.name == "max_num_batched_tokens") {
+        option.default_text.clear();
+        option.doc =
+            "Tokens computed in a step at most; left out: 64, or twice max_num_seqs if that is "
+            "more, on a CPU, 2048 on a GPU, and 8192 where prompts are not cut into pieces";
+      }
     }
     t.options.push_back(
         {.name = "roles",
