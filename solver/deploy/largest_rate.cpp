@@ -23,7 +23,6 @@ constexpr double kTogether = 1.5;          // times what each does alone, the mo
 constexpr std::size_t kMostSets = 20'000;  // that are looked at
 constexpr std::int64_t kBesideTries = 16;  // of these that are simulated, at each bitwidth
 constexpr double kMoreToTheSmall = 1.4;    // times its share, what is tried for a slow engine
-constexpr double kPoolShare = 0.5;         // of the requests, for pools
 
 /// The best engines of several types, and what they promise alone.
 struct TypesTogether {
@@ -43,23 +42,10 @@ bool are_apart(const std::vector<DeploymentPart>& parts) {
   return true;
 }
 
-/// The best ratios about the balance of the bounds, or with all that is left where the balance has
-/// no room.
+/// The best ratios about the balance of the bounds.
 void add_ratios(const ServingSearch& search, const DeploymentObjective& objective,
                 const JoinedPools& pools, std::vector<PoolPair>& list) {
-  const auto& [p, d] = pools;
-  std::vector<PoolPair> own;
-  for (std::int64_t x = 1; x <= p->capacity; ++x) {
-    const double balance = std::floor(static_cast<double>(x) * p->bounds.prefill_rate_per_s /
-                                      d->bounds.decode_rate_per_s);
-    const auto room = static_cast<double>(room_beside(*p, x, *d));
-    const auto last =
-        static_cast<std::int64_t>(std::min(balance + static_cast<double>(kMoreEngines), room));
-    for (auto y = static_cast<std::int64_t>(std::max(1.0, std::min(balance, room))); y <= last;
-         ++y) {
-      own.push_back(pool_pair(search, objective, p, x, d, y));
-    }
-  }
+  std::vector<PoolPair> own = pairs_in_balance(search, objective, pools);
   std::sort(own.begin(), own.end(), [](const PoolPair& a, const PoolPair& b) {
     if (a.estimate_per_s != b.estimate_per_s) return a.estimate_per_s > b.estimate_per_s;
     return std::pair(a.x, a.y) < std::pair(b.x, b.y);
@@ -292,12 +278,11 @@ class LargestRate final : public DeploymentObjective {
                                                   double guess_per_s, double least_per_s) {
     const std::int64_t times = pools.times();
     const std::vector<DeploymentPart> parts = pools.parts(times);
-    const auto engines = static_cast<double>(num_engines(parts));
-    const auto found = search.sustained(
-        parts, {.guess_per_s = guess_per_s / static_cast<double>(times),
-                .least_per_s = least_per_s / static_cast<double>(times),
-                .residence_s = residence_of(search, pools),
-                .num_engines = static_cast<std::int64_t>(std::ceil(engines * kPoolShare))});
+    const auto found =
+        search.sustained(parts, {.guess_per_s = guess_per_s / static_cast<double>(times),
+                                 .least_per_s = least_per_s / static_cast<double>(times),
+                                 .residence_s = residence_of(search, pools),
+                                 .num_engines = num_simulated(parts)});
     if (!found) return std::nullopt;
     return FoundDeployment{pools.parts(), found, times, Scope::half};
   }

@@ -16,6 +16,8 @@ using serving::Role;
 
 const double kLog100 = std::log(100);
 
+constexpr double kPoolShare = 0.5;  // of the requests are simulated
+
 /// Share of a prefill pool's bound at which 99 % of prompts keep to the limit on TTFT: of one queue
 /// with Poisson arrivals and equal service times s on x engines the wait's tail is about
 /// exp(-2 x (1 - share) wait / s).
@@ -64,6 +66,10 @@ std::int64_t room_beside(const Configuration& prefill, std::int64_t x,
   return std::min(decode.capacity, left / decode.gpus());
 }
 
+std::int64_t num_simulated(const std::vector<DeploymentPart>& parts) {
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(num_engines(parts)) * kPoolShare));
+}
+
 double residence_of(const ServingSearch& search, const PoolPair& pools) {
   return pools.prefill->bounds.ttft_s +
          search.lengths().output_tokens * pools.decode->bounds.decode_step_s;
@@ -89,6 +95,23 @@ std::vector<JoinedPools> joined_pools(const ServingSearch& search,
     }
   }
   return joined;
+}
+
+std::vector<PoolPair> pairs_in_balance(const ServingSearch& search,
+                                       const DeploymentObjective& objective,
+                                       const JoinedPools& pools) {
+  const auto& [prefill, decode] = pools;
+  std::vector<PoolPair> pairs;
+  for (std::int64_t x = 1; x <= prefill->capacity; ++x) {
+    const double balance = std::floor(static_cast<double>(x) * prefill->bounds.prefill_rate_per_s /
+                                      decode->bounds.decode_rate_per_s);
+    const auto room = static_cast<double>(room_beside(*prefill, x, *decode));
+    const auto last =
+        static_cast<std::int64_t>(std::min(balance + static_cast<double>(kMoreEngines), room));
+    auto y = static_cast<std::int64_t>(std::max(1.0, std::min(balance, room)));
+    for (; y <= last; ++y) pairs.push_back(pool_pair(search, objective, prefill, x, decode, y));
+  }
+  return pairs;
 }
 
 }  // namespace tessera::solver

@@ -12,9 +12,6 @@
 namespace tessera::solver {
 namespace {
 
-/// What of a pool's requests is simulated, as for pools of ts.plan_serving.
-constexpr double kPoolShare = 0.5;
-
 /// Devices of each type that the pair takes.
 std::map<std::string, std::int64_t> devices_of(const PoolPair& pair) {
   std::map<std::string, std::int64_t> devices;
@@ -65,8 +62,7 @@ std::shared_ptr<const serving::MaxRate> sustained_by(ServingSearch& search, cons
   return search.sustained(parts, {.guess_per_s = std::max(pair.estimate_per_s, least_per_s),
                                   .least_per_s = least_per_s,
                                   .residence_s = residence_of(search, pair),
-                                  .num_engines = static_cast<std::int64_t>(
-                                      std::ceil(number(num_engines(parts)) * kPoolShare))});
+                                  .num_engines = num_simulated(parts)});
 }
 
 }  // namespace
@@ -74,19 +70,11 @@ std::shared_ptr<const serving::MaxRate> sustained_by(ServingSearch& search, cons
 std::vector<PoolPair> pairs_of(const ServingSearch& search, const std::vector<BestOfType>& types) {
   const auto objective = largest_rate();
   std::map<std::map<std::string, std::int64_t>, PoolPair> best;
-  for (const auto& [prefill, decode] : joined_pools(search, types)) {
+  for (const JoinedPools& pools : joined_pools(search, types)) {
     search.poll();
-    for (std::int64_t x = 1; x <= prefill->capacity; ++x) {
-      const std::int64_t room = room_beside(*prefill, x, *decode);
-      const double balance =
-          number(x) * prefill->bounds.prefill_rate_per_s / decode->bounds.decode_rate_per_s;
-      const auto least =
-          std::max<std::int64_t>(1, std::llround(std::floor(std::min(balance, number(room)))));
-      for (std::int64_t y = least; y <= std::min(room, least + kMoreEngines); ++y) {
-        PoolPair pair = pool_pair(search, *objective, prefill, x, decode, y);
-        const auto [at, is_new] = best.try_emplace(devices_of(pair), pair);
-        if (!is_new && is_better(pair, at->second)) at->second = std::move(pair);
-      }
+    for (PoolPair& pair : pairs_in_balance(search, *objective, pools)) {
+      const auto [at, is_new] = best.try_emplace(devices_of(pair), pair);
+      if (!is_new && is_better(pair, at->second)) at->second = std::move(pair);
     }
   }
   std::vector<PoolPair> list;

@@ -8,7 +8,8 @@ local function idle_words(fleet)
   local words = {}
   for _, class in ipairs(fleet.idle) do
     if class.gpus > 0 then
-      words[#words + 1] = ("%d GPUs of %s (%d whole nodes)"):format(class.gpus, class.node_class, class.nodes)
+      words[#words + 1] = ("%d GPU%s of %s"):format(class.gpus, class.gpus == 1 and "" or "s", class.node_class)
+        .. (class.nodes > 0 and (" (%d whole node%s)"):format(class.nodes, class.nodes == 1 and "" or "s") or "")
     end
   end
   return #words > 0 and "idle: " .. table.concat(words, ", ") or "nothing is idle"

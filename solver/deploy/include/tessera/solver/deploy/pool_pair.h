@@ -28,15 +28,18 @@ PoolPair pool_pair(const ServingSearch& search, const DeploymentObjective& objec
                    const PricedPtr& prefill, std::int64_t x, const PricedPtr& decode,
                    std::int64_t y);
 
+/// How long a request is foreseen to stay.
+double residence_of(const ServingSearch& search, const PoolPair& pools);
+
 /// Decode engines that there is room for beside `x` prefill engines, by their number of devices.
 std::int64_t room_beside(const Configuration& prefill, std::int64_t x,
                          const PricedConfiguration& decode);
 
-/// How long a request is foreseen to stay.
-double residence_of(const ServingSearch& search, const PoolPair& pools);
-
 /// Engines more than the bounds want in a pool, that are looked at.
 inline constexpr std::int64_t kMoreEngines = 2;
+
+/// Engines that are simulated of pools with these parts, in which requests queue for each engine.
+std::int64_t num_simulated(const std::vector<DeploymentPart>& parts);
 
 /// Configurations for each role with the limits that suit it, of those that the runtime joins.
 struct JoinedPools {
@@ -44,5 +47,11 @@ struct JoinedPools {
 };
 std::vector<JoinedPools> joined_pools(const ServingSearch& search,
                                       const std::vector<BestOfType>& types);
+
+/// Counts about the balance of the bounds: for each number of prefill engines as many decode
+/// engines as write what those read, and up to kMoreEngines more, or all that there is room for.
+std::vector<PoolPair> pairs_in_balance(const ServingSearch& search,
+                                       const DeploymentObjective& objective,
+                                       const JoinedPools& pools);
 
 }  // namespace tessera::solver
