@@ -27,6 +27,7 @@ void add_blocks(const ModelShape& member, const cost::Stage& stage,
     if (layer.state) memory.state_bytes += number(seats * count) * layer.state->bytes();
     const double bytes =
         number(count) * kv_cache_bytes(layer, 1, number(engine.block_size), kv_bitwidth);
+    whole += number(count) * kv_entry_bytes(layer, 1, number(engine.block_size), kv_bitwidth);
     if (!layer.attention_window) {
       whole += bytes;
       continue;

@@ -65,7 +65,8 @@ Knots context_knots(const ModelShape& model, std::int64_t first, std::int64_t ra
   for (std::int64_t at = first; at < most; at *= ratio) knots.push_back(at);
   for (const LayerShape& layer : model.layer_classes) {
     for (const std::int64_t seen :
-         {layer.attention_window.value_or(0) - 1, layer.index_tokens.value_or(0)}) {
+         {layer.attention_window.value_or(0) - 1,
+          layer.index_tokens.value_or(0) * layer.tokens_per_entry.value_or(1)}) {
       if (seen > 0 && seen < most) knots.push_back(seen);
     }
   }

@@ -48,6 +48,17 @@ std::vector<LayerShape> kinds_of_layers() {
                      {"mamba_head_dim", 64},
                      {"num_experts", 0}});
   add("lfm2", {{"full_attn_idxs", {3}}, {"num_experts", 0}});
+  add("deepseek_v4", {{"num_key_value_heads", 1},
+                      {"n_routed_experts", 8},
+                      {"q_lora_rank", 64},
+                      {"o_groups", 2},
+                      {"o_lora_rank", 64},
+                      {"qk_rope_head_dim", 16},
+                      {"sliding_window", 16},
+                      {"index_n_heads", 4},
+                      {"index_head_dim", 32},
+                      {"index_topk", 8},
+                      {"compress_ratios", {0, 4, 128, 4}}});
   add("jamba", {{"attn_layer_period", 4}, {"attn_layer_offset", 1}});
   add("gemma3n",
       {{"intermediate_size", {1024, 1024, 512, 1024}},
@@ -101,8 +112,9 @@ double bytes_of(const LayerShape& layer, const Workload& workload) {
   double tokens = static_cast<double>(workload.max_prompt_tokens + workload.max_output_tokens);
   if (layer.attention_window)
     tokens = std::min(tokens, static_cast<double>(*layer.attention_window));
+  const double all = static_cast<double>(workload.max_prompt_tokens + workload.max_output_tokens);
   const double kept = tokens * 2 * static_cast<double>(kv_values_per_token(layer)) +
-                      (layer.state ? layer.state->bytes() : 0);
+                      kv_entry_bytes(layer, 1, all, 16) + (layer.state ? layer.state->bytes() : 0);
   return 2.0 * static_cast<double>(layer.parameters()) +
          static_cast<double>(workload.batch_size) * kept;
 }

@@ -46,6 +46,7 @@ constexpr Family kFamilies[] = {
     {"deepseek_v2", "DeepseekV2", true, hf::read_deepseek_v2, true},
     {"deepseek_v3", "DeepseekV3", true, hf::read_deepseek_v3, true},
     {"deepseek_v32", "DeepseekV32", true, hf::read_deepseek_v32, true},
+    {"deepseek_v4", "DeepseekV4", true, hf::read_deepseek_v4, true},
     {"dots1", "Dots1", true},
     {"ernie4_5", "Ernie4_5", false},
     {"ernie4_5_moe", "Ernie4_5_Moe", true},
@@ -194,7 +195,6 @@ struct Refusal {
 constexpr Refusal kRefusals[] = {
     {"bart", "an encoder-decoder"},
     {"bert", "an encoder"},
-    {"deepseek_v4", "keys and values compressed over tokens, by ratios that differ by layer"},
     {"mbart", "an encoder-decoder"},
     {"mllama", "layers of cross-attention to images"},
     {"mt5", "an encoder-decoder"},
@@ -352,10 +352,6 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
   const Family* family = find_family(model_type);
   if (family == nullptr) refuse_model_type(model_type, path);
 
-  ModelShape model;
-  model.name = name;
-  model.family = family->name;
-  model.source = path;
   hf::Config inner(text.json, text.path);
   if (nested) check_foreign_fields(outer, *family, model_type);
   check_architectures(inner, *family, model_type);

@@ -72,6 +72,8 @@ void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
   if (layer.latent_width.has_value() != layer.rope_width.has_value()) {
     refuse_shape(path("latent_width"), "latent attention has a latent_width and a rope_width");
   }
+  if (layer.tokens_per_entry && !layer.latent_width)
+    refuse_shape(path("tokens_per_entry"), "entries are latents: a latent_width is missing");
   if (layer.rope_width) check_most(*layer.rope_width, 1, layer.head_dim - 1, path("rope_width"));
 }
 
@@ -126,9 +128,9 @@ std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio) {
 
 std::int64_t kv_values_per_token(const LayerShape& layer) {
   if (layer.shares_kv) return 0;
-  if (layer.latent_width)
-    return *layer.latent_width + *layer.rope_width + layer.index_width.value_or(0);
-  return layer.num_kv_heads * (layer.head_dim + layer.value_width());
+  if (!layer.latent_width) return layer.num_kv_heads * (layer.head_dim + layer.value_width());
+  const std::int64_t latent = *layer.latent_width + *layer.rope_width;
+  return layer.tokens_per_entry ? latent : latent + layer.index_width.value_or(0);
 }
 
 double LayerState::bytes() const {
@@ -141,8 +143,12 @@ std::string kind_of(const LayerShape& layer) {
   if (layer.attends()) {
     std::string attention = "attention";
     if (layer.latent_width) attention = "latent attention";
-    if (layer.index_tokens) attention += fmt::format(" to {} chosen tokens", *layer.index_tokens);
+    const std::string chosen =
+        layer.index_tokens ? fmt::format("{} chosen ", *layer.index_tokens) : "";
+    if (!chosen.empty() && !layer.tokens_per_entry) attention += " to " + chosen + "tokens";
     if (layer.attention_window) attention += fmt::format(" to {} tokens", *layer.attention_window);
+    if (layer.tokens_per_entry)
+      attention += fmt::format(" and {}entries of {}", chosen, *layer.tokens_per_entry);
     if (layer.shares_kv) attention += " with shared keys";
     mixers.push_back(attention);
   }
@@ -170,6 +176,15 @@ std::string kind_of(const LayerShape& layer) {
 double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
                       double kv_bitwidth) {
   return sequences * tokens * static_cast<double>(kv_values_per_token(layer)) * kv_bitwidth / 8;
+}
+
+double kv_entry_bytes(const LayerShape& layer, double sequences, double tokens,
+                      double kv_bitwidth) {
+  if (!layer.tokens_per_entry) return 0;
+  const std::int64_t width =
+      *layer.latent_width + *layer.rope_width + layer.index_width.value_or(0);
+  return sequences * tokens / static_cast<double>(*layer.tokens_per_entry) *
+         static_cast<double>(width) * kv_bitwidth / 8;
 }
 
 std::int64_t ModelShape::num_parameters() const {
@@ -201,7 +216,8 @@ std::int64_t ModelShape::tower_parameters() const {
 double ModelShape::kv_bytes_per_token(double kv_bitwidth) const {
   double bytes = 0;
   for (std::int64_t i = 0; i < num_layers; ++i) {
-    bytes += kv_cache_bytes(layer(i), 1, 1, kv_bitwidth);
+    bytes +=
+        kv_cache_bytes(layer(i), 1, 1, kv_bitwidth) + kv_entry_bytes(layer(i), 1, 1, kv_bitwidth);
   }
   return bytes;
 }

@@ -188,6 +188,11 @@ StoredFormat stored_format(const Json& config, const std::string& folder) {
     out = own;
     said_by = name;
   }
+  // DeepSeek-V4 calls itself FP8, and nearly all of it are experts that are MXFP4.
+  for (const Json* at : {&config, member(config, "quantization_config")}) {
+    if (at != nullptr && out.format == "fp8" && lower_text(*at, "expert_dtype") == "fp4")
+      out = {.format = "fp8 with fp4 experts", .bits = 4};
+  }
   const std::string beside = (std::filesystem::path(folder) / "hf_quant_config.json").string();
   if (file_kind(beside) != FileKind::file) return out;
   const Json modelopt = read_json_file(beside);

@@ -66,6 +66,10 @@ bool is_plain(const LayerShape& layer) {
          !layer.value_dim && !is_spread(layer);
 }
 
+bool sees_some(const LayerShape& layer) {
+  return layer.attention_window.has_value() || layer.index_tokens.has_value();
+}
+
 std::int64_t num_halves(const LayerShape& layer) {
   const bool mixes = layer.attends() || layer.state;
   const bool feeds =

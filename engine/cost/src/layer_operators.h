@@ -37,6 +37,8 @@ bool is_of_state(const LinearShape& linear);
 /// Whether it attends to keys and values of its own and mixes tokens by nothing else, as layers
 /// that are measured whole.
 bool is_plain(const LayerShape& layer);
+/// Whether it attends to some tokens alone: of a window, or those that an indexer chooses.
+bool sees_some(const LayerShape& layer);
 
 /// Halves of a layer, each of which ends in a sum over the devices of a group: what mixes tokens,
 /// and a feed-forward network.

@@ -343,6 +343,7 @@ double layer_kv_bytes(const LayerShape& layer, const Workload& workload, const M
 double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
                       const MemoryQuery& query) {
   check_range(query.kv_bitwidth, kMinKvBitwidth, kMaxKvBitwidth, "kv_bitwidth");
+  const double all = tokens;
   if (query.preset != MemoryPreset::llm_pq && layer.attention_window) {
     tokens = std::min(tokens, count(*layer.attention_window));
   }
@@ -355,7 +356,8 @@ double layer_kv_bytes(const LayerShape& layer, double sequences, double tokens,
   if (query.preset == MemoryPreset::llama_cpp && query.kv_bitwidth < 16) {
     bitwidth += kFp16Bytes * 8 / 32;  // Q8_0 and Q4_0 have one scale for 32 values
   }
-  return state + kv_cache_bytes(layer, sequences, tokens, bitwidth);
+  return state + kv_cache_bytes(layer, sequences, tokens, bitwidth) +
+         kv_entry_bytes(layer, sequences, all, bitwidth);
 }
 
 double embedding_bytes(const ModelShape& model, StagePlace place, const MemoryQuery& query) {

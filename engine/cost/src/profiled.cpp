@@ -456,7 +456,7 @@ class Profiled final : public ProfiledModel {
                               const LayerWork& work) const {
     OpQuery query = latent_query(attention_query(shape, work, dtype_of(16)), shape);
     query.kv_dtype = kv_dtype;
-    const ProfilePart* part = shape.index_tokens ? nullptr : profile_->find(query);
+    const ProfilePart* part = sees_some(shape) ? nullptr : profile_->find(query);
     if (part != nullptr) return predict(*part, query);
     return unmeasured(attention_work(attention_shape(shape), kv_dtype.empty() ? 16 : 8,
                                      work.batch_size, work.tokens, work.context_tokens));

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostDegree = 64;  // of those that a refusal proposes
 
 // Row-parallel matrices take what the column-parallel ones before them put out.
 bool is_row_parallel(const LinearShape& linear) {
-  for (const char* name : {"o_proj", "out_proj", "down_proj", "fc2", "mamba.x_proj"}) {
+  for (const char* name : {"o_proj", "o_b_proj", "out_proj", "down_proj", "fc2", "mamba.x_proj"}) {
     if (linear.name.ends_with(name)) return true;
   }
   return false;
@@ -42,7 +42,7 @@ std::int64_t num_pieces(const LayerShape& layer, const LinearShape& linear, std:
   for (const char* whole : {"q_a_proj", "kv_a_proj", ".f_a_proj", ".g_a_proj"}) {
     if (linear.name.ends_with(whole)) return 1;
   }
-  for (const char* whole : {"indexer.", "latent.", "laurel.", "per_layer_input."}) {
+  for (const char* whole : {"indexer.", "compressor.", "latent.", "laurel.", "per_layer_input."}) {
     if (linear.name.starts_with(whole)) return 1;
   }
   const bool by_kv_heads = is_of_kv_heads(linear) && !is_of_state(linear);

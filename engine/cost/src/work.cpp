@@ -121,7 +121,8 @@ AttentionShape attention_shape(const LayerShape& layer) {
           count(layer.value_width()),
           layer.index_width ? index_heads(layer) : 0,
           layer.index_width ? count(*layer.index_width) : 0,
-          layer.index_tokens ? count(*layer.index_tokens) : 0};
+          layer.index_tokens ? count(*layer.index_tokens) : 0,
+          layer.tokens_per_entry ? count(*layer.tokens_per_entry) : 0};
 }
 
 AttentionRates attention_rates(const Device& device, const KernelSet& kernels) {
@@ -143,8 +144,15 @@ AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double
     visible = std::min(visible, std::max(shape.window - 1, 0.0));
   }
   const double value_dim = shape.value_dim > 0 ? shape.value_dim : shape.head_dim;
-  const double all_pairs = pairs;
-  if (shape.index_tokens > 0) {
+  double scored = pairs, index_keys = context_tokens + 2 * tokens;
+  if (shape.tokens_per_entry > 0) {
+    const double per = shape.tokens_per_entry, all = context_tokens + tokens + 1;
+    const double most = shape.index_tokens > 0 ? std::min(shape.index_tokens * per, all) : all;
+    pairs += causal_pairs(tokens, context_tokens, most) / per;
+    visible += (std::min(context_tokens, most) + 2 * tokens) / per;
+    scored = causal_pairs(tokens, context_tokens, all) / per;
+    index_keys /= per;
+  } else if (shape.index_tokens > 0) {
     pairs = causal_pairs(tokens, context_tokens, shape.index_tokens);
     visible = std::min(visible, shape.index_tokens);
   }
@@ -156,9 +164,9 @@ AttentionWork attention_work(const AttentionShape& shape, double kv_bits, double
     flop = std::min(on_latents * pairs, flop + 2 * shape.latent_width * made * context_tokens);
     kv_values = shape.latent_width + shape.rope_width;
   }
-  flop += 2 * shape.index_heads * shape.index_width * all_pairs;
+  flop += 2 * shape.index_heads * shape.index_width * scored;
   const double kv_token_bytes = kv_values * kv_bits / 8;
-  const double index_bytes = shape.index_width * (context_tokens + 2 * tokens) * kv_bits / 8;
+  const double index_bytes = shape.index_width * index_keys * kv_bits / 8;
   return {flop * batch_size, batch_size * ((visible + 2 * tokens) * kv_token_bytes + index_bytes +
                                            2 * tokens * query_width * kFp16Bytes)};
 }

@@ -26,6 +26,7 @@ struct AttentionShape {
   double value_dim = 0;                     ///< of a head
   /// Of keys that choose index_tokens among all; 0: none.
   double index_heads = 0, index_width = 0, index_tokens = 0;
+  double tokens_per_entry = 0;  ///< of entries that stand for what a window leaves out; 0: none
 };
 AttentionShape attention_shape(const LayerShape& layer);
 

@@ -217,6 +217,26 @@ void add_experts(Table& table) {
   for (Spelling& one : latent)
     if (std::string_view(one.gguf) == "leading_dense_block_count") one.required = false;
   table["deepseek2"] = {"deepseek_v2", latent};
+  table["deepseek4"] = {"deepseek_v4",
+                        {{"num_hidden_layers", "block_count"},
+                         {"hidden_size", "embedding_length"},
+                         {"num_attention_heads", "attention.head_count"},
+                         {"head_dim", "attention.key_length"},
+                         {"max_position_embeddings", "context_length"},
+                         {"qk_rope_head_dim", "rope.dimension_count"},
+                         {"q_lora_rank", "attention.q_lora_rank"},
+                         {"sliding_window", "attention.sliding_window"},
+                         {"n_routed_experts", "expert_count"},
+                         kActive,
+                         kExpertWidth,
+                         {"n_shared_experts", "expert_shared_count"},
+                         {"index_n_heads", "attention.indexer.head_count"},
+                         {"index_head_dim", "attention.indexer.key_length"},
+                         {"index_topk", "attention.indexer.top_k"},
+                         {"o_groups", "attention.output_group_count"},
+                         {"o_lora_rank", "attention.output_lora_rank"},
+                         {"hc_mult", "hyper_connection.count"},
+                         {"num_hash_layers", "hash_layer_count"}}};
   table["granitemoe"] = {"granitemoe", table["granite"].spellings, {}, Json::object(), true};
   for (const Spelling& one : {Spelling{"num_local_experts", "expert_count"}, kActive})
     table["granitemoe"].spellings.push_back(one);

@@ -119,6 +119,8 @@ class Translation {
     if (prefix_ == "llama4") add_chunks(config);
     if (prefix_ == "deepseek2") add_latents(config);
     if (prefix_ == "gemma4") add_unlike_heads(config);
+    if (const Json* ratios = find(prefix_ + ".attention.compress_ratios"))
+      config["compress_ratios"] = *ratios;  // a list, also of one number
     const std::int64_t inner = number_of(prefix_ + ".ssm.inner_size");
     const std::int64_t heads = number_of(prefix_ + ".ssm.time_step_rank");
     if (config.contains("linear_num_value_heads") && heads > 0 && inner % heads == 0)

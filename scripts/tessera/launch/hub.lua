@@ -53,6 +53,7 @@ local copies = {
 local quantised_at_birth = {
   { pattern = "^deepseek%-ai/DeepSeek%-V3", bitwidth = 8, name = "FP8" },
   { pattern = "^deepseek%-ai/DeepSeek%-R1$", bitwidth = 8, name = "FP8" },
+  { pattern = "^deepseek%-ai/DeepSeek%-V4", bitwidth = 4, name = "FP8 with FP4 experts" },
   { pattern = "^openai/gpt%-oss", bitwidth = 4, name = "MXFP4" },
 }
 

@@ -216,6 +216,10 @@ TEST(LayerKinds, AreSaidOfModelsWhoseLayersAreNotAlike) {
   EXPECT_EQ(shipped("deepseek-v3.2").layer_kinds(),
             "3 of latent attention to 2048 chosen tokens, dense; 58 of latent attention to 2048 "
             "chosen tokens, experts");
+  EXPECT_EQ(shipped("deepseek-v4-flash").layer_kinds(),
+            "2 of latent attention to 128 tokens, experts; 21 of latent attention to 128 tokens "
+            "and 512 chosen entries of 4, experts; 20 of latent attention to 128 tokens and "
+            "entries of 128, experts");
   EXPECT_EQ(shipped("llama-3-8b").layer_kinds(), "");
   EXPECT_EQ(kind_of(shipped("llama-3-8b").layer(0)), "attention, dense");
 }
@@ -286,6 +290,16 @@ TEST(LayerKinds, ListsThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(changed("granite-4.0-h-small", "mamba_d_head", 128).what(),
               HasSubstr("128 heads of 128 are not the 8192 channels"));
   EXPECT_THAT(changed("deepseek-v3.2", "index_topk", nullptr).what(), HasSubstr("index_topk"));
+  EXPECT_THAT(changed("deepseek-v4-flash", "compress_ratios", {0, 4}).what(),
+              HasSubstr("2 numbers for 43 layers"));
+  EXPECT_THAT(changed("deepseek-v4-flash", "compress_ratios", std::vector<int>(43, 8)).what(),
+              HasSubstr("8 is not understood; known: 0, 1, 4, 128"));
+  EXPECT_THAT(changed("deepseek-v4-flash", "num_key_value_heads", 2).what(),
+              HasSubstr("num_key_value_heads: all heads of this attention share one"));
+  EXPECT_THAT(changed("deepseek-v4-flash", "o_groups", 7).what(),
+              HasSubstr("64 heads do not split into 7 groups"));
+  EXPECT_THAT(changed("deepseek-v4-flash", "qk_rope_head_dim", 512).what(),
+              HasSubstr("512 of the 512 of a head"));
   EXPECT_THAT(changed("kimi-linear-48b-a3b", "linear_attn_config", {{"num_heads", 32}}).what(),
               HasSubstr("full_attn_layers"));
   EXPECT_EQ(changed("gemma-4-26b-a4b", "use_bidirectional_attention", "all").code(),

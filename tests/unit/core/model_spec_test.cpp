@@ -35,11 +35,12 @@ ModelSpec spec_of(const ModelShape& model) {
 // Latents, shared experts and the like, of which a spec has no words.
 bool of_config_only(const std::string& family) {
   for (const char* one :
-       {"deepseek",         "deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma3n",  "gemma4",
-        "granitemoehybrid", "jamba",       "kimi_linear", "lfm2",         "minimax",  "nemotron_h",
-        "qwen3_5_moe",      "qwen3_next",  "dots1",       "ernie4_5_moe", "glm4_moe", "gpt_neo",
-        "gpt_oss",          "granitemoe",  "llama4_text", "minimax_m2",   "mpt",      "olmoe",
-        "phimoe",           "qwen",        "qwen2_moe",   "codegen"}) {
+       {"deepseek",   "deepseek_v2",  "deepseek_v3",      "deepseek_v32", "gemma3n",
+        "gemma4",     "deepseek_v4",  "granitemoehybrid", "jamba",        "kimi_linear",
+        "lfm2",       "minimax",      "nemotron_h",       "qwen3_5_moe",  "qwen3_next",
+        "dots1",      "ernie4_5_moe", "glm4_moe",         "gpt_neo",      "gpt_oss",
+        "granitemoe", "llama4_text",  "minimax_m2",       "mpt",          "olmoe",
+        "phimoe",     "qwen",         "qwen2_moe",        "codegen"}) {
     if (family == one) return true;
   }
   return false;

@@ -375,6 +375,13 @@ TEST(ModelJson, RefusesWhatIsNotAShape) {
     return std::string(test::error_of([&] { model_shape_from_json(json, "plan.json"); }).what());
   };
   EXPECT_THAT(latent(64, false), HasSubstr("a latent_width and a rope_width"));
+  EXPECT_THAT(message("layer_classes",
+                      [&good] {
+                        Json classes = good["layer_classes"];
+                        classes[0]["tokens_per_entry"] = 4;
+                        return classes;
+                      }()),
+              HasSubstr("entries are latents"));
   EXPECT_THAT(latent(256, true), HasSubstr("rope_width: 256 is outside [1, 255]"));
   EXPECT_THAT(message("hidden_size", 0), HasSubstr("hidden_size: 0 is outside [1, 16777216]"));
   EXPECT_THAT(message("token_embedding_parameters", -1), HasSubstr("outside [0"));

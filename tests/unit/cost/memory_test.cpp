@@ -161,6 +161,18 @@ TEST(PhysicalMemory, LatentsAreCachedOnceForAllHeads) {
   EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 100, eight), 3 * 100 * 576);
 }
 
+// A layer of DeepSeek-V4: of each token of the window one latent, of all tokens an entry of four,
+// and its key to choose by.
+TEST(PhysicalMemory, EntriesGrowBesideTheWindow) {
+  LayerShape layer = test::latent_layer();
+  layer.attention_window = 128;
+  layer.tokens_per_entry = 4;
+  layer.index_width = 128;
+  layer.index_tokens = 512;
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 100, {}), 3 * (100 * 576 + 25 * (576 + 128)) * 2);
+  EXPECT_DOUBLE_EQ(layer_kv_bytes(layer, 3, 10000, {}), 3 * (128 * 576 + 2500 * (576 + 128)) * 2);
+}
+
 TEST(PhysicalMemory, TiedEmbeddingsAreHeldOncePerDevice) {
   const ModelShape tied = opt_30b();
   const double h = 7168, table = 50272 * h * 2;

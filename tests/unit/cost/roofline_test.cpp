@@ -103,6 +103,37 @@ TEST(Roofline, LatentAttentionByHand) {
               1, 1e-9);
 }
 
+// DeepSeek-V4: a window of 128 tokens, and entries of four, of which 512 are chosen by keys of 128
+// that 64 heads compare.
+TEST(Roofline, EntriesByHand) {
+  LayerShape layer = test::latent_layer();
+  layer.attention_window = 128;
+  layer.tokens_per_entry = 4;
+  const auto attention = [&](const Device& device, double context) {
+    LayerShape alone = layer;
+    alone.linears = {{"indexer.weights_proj", 1, 64}};
+    const LayerWork decode{Phase::decode, 8, 1, context};
+    const double whole = layer_s(device, alone, 16, decode);
+    alone.num_heads = alone.num_kv_heads = 0;
+    for (auto* field : {&alone.latent_width, &alone.index_width, &alone.index_tokens,
+                        &alone.tokens_per_entry, &alone.attention_window})
+      field->reset();
+    return whole - layer_s(device, alone, 16, decode);
+  };
+  const double on_latents = 2 * 128 * (2 * 512 + 64), in_out = 2 * 128 * 192 * 2;
+  const double entries = 4000.0 / 4, seen = 127 + 2 + entries + 0.5;
+  EXPECT_NEAR(attention(memory_bound(), 4000) / (8 * (seen * 576 * 2 + in_out)), 1, 1e-9);
+  EXPECT_NEAR(attention(compute_bound(), 4000) / (8 * on_latents * (128 + 4001.0 / 4)), 1, 1e-9);
+  layer.index_tokens = 512;
+  layer.index_width = 128;
+  const double chosen = 127 + 2 + 512 + 0.5, keys = 4002.0 / 4 * 128;
+  EXPECT_NEAR(attention(memory_bound(), 4000) / (8 * (chosen * 576 * 2 + keys * 2 + in_out)), 1,
+              1e-9);
+  EXPECT_NEAR(attention(compute_bound(), 4000) /
+                  (8 * (on_latents * (128 + 512) + 2 * 64 * 128 * 4001.0 / 4)),
+              1, 1e-9);
+}
+
 TEST(Roofline, OnlyExpertsThatAreTouchedAreRead) {
   LayerShape layer;
   layer.linears = {{"experts.up_proj", 100, 100, 8, 2}};

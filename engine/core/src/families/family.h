@@ -143,6 +143,7 @@ void read_dbrx(Config& config, ModelShape& model);
 void read_deepseek_v2(Config& config, ModelShape& model);
 void read_deepseek_v3(Config& config, ModelShape& model);
 void read_deepseek_v32(Config& config, ModelShape& model);
+void read_deepseek_v4(Config& config, ModelShape& model);
 void read_falcon(Config& config, ModelShape& model);
 void read_falcon_h1(Config& config, ModelShape& model);
 void read_falcon_mamba(Config& config, ModelShape& model);
