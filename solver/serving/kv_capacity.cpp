@@ -60,6 +60,16 @@ void add_weights(const ModelShape& member, const cost::Stage& stage, const cost:
   memory.embedding_bytes = cost::embedding_bytes(member, stage.place, query);
 }
 
+/// Of the model's own layers for drafts, which the last stage loads where they draft, at the bits
+/// of its last layers.
+double drafting_bytes(const ModelShape& model, const cost::Stage& stage,
+                      const serving::EngineOptions& engine) {
+  const bool drafts = engine.speculative && engine.speculative->method == serving::DraftMethod::mtp;
+  if (!drafts || !is_last(stage.place) || stage.layers.empty()) return 0;
+  const double bits = stage.layers.rbegin()->first.bitwidth;
+  return number(model.next_token_parameters) * bits / 8 / number(stage.degree());
+}
+
 StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& stage,
                         const serving::EngineOptions& engine, std::int32_t kv_bitwidth) {
   const cost::MemoryQuery query =
@@ -71,6 +81,7 @@ StageKvMemory memory_of(const cost::PricingContext& context, const cost::Stage& 
   StageKvMemory memory{cost::empty_account(context, stage.members, query,
                                            engine.gpu_memory_utilization, num_layers)};
   add_weights(member, stage, query, memory);
+  memory.weight_bytes += drafting_bytes(context.model, stage, engine);
   memory.activation_bytes = cost::step_activation_bytes(
       context.model, member, engine.max_num_batched_tokens, seats, stage.place, query);
   memory.kv_bytes = memory.left_bytes();

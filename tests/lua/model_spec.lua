@@ -24,6 +24,7 @@ describe("ts.model", function()
       max_context_tokens = "integer", num_parameters = "integer", num_active_parameters = "integer",
       state_bytes_per_sequence = "number", layer_kinds = "string", layer_parameters = "integer",
       tied_embeddings = "boolean", source = "string", checkpoint_kept = "list", towers = "list",
+      next_token_layers = "integer", next_token_parameters = "integer",
     })
   end)
 
@@ -35,6 +36,18 @@ describe("ts.model", function()
     assert.matches("%(36 of gated delta net, .*; state 73.7 MiB a sequence%)", tostring(m))
     assert.equal(0, ts.model "opt-30b".state_bytes_per_sequence)
     assert.equal("", ts.model "opt-30b".layer_kinds)
+  end)
+
+  it("says what lies beside the layers", function()
+    local beside = require "tessera.models.beside"
+    assert.equal("", beside(ts.model "opt-30b"))
+    assert.equal("deepseek-v3: 1 next-token layer (MTP), about 11.6 billion parameters, not counted: servers load such "
+      .. "layers only where they draft with them\n", beside(ts.model "deepseek-v3"))
+    local path = support.temporary [[{ "model_type": "qwen2_vl", "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100,
+      "max_position_embeddings": 64, "num_nextn_predict_layers": 2, "vision_config": {} }]]
+    local text = beside(ts.model { config = path })
+    assert.matches("vision tower of a size that .- not counted.-\n.-: 2 next%-token layers", text)
   end)
 
   it("knows OPT-30b", function()

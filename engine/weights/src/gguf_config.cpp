@@ -24,6 +24,7 @@ class Translation {
                   weights.config_path());
     }
     prefix_ = name->get<std::string>();
+    set_apart_next_token_layers();
   }
 
   Json config() const {
@@ -48,10 +49,27 @@ class Translation {
     add_state_layers(architecture, config);
     add_kinds_of_layers(config);
     add_rope_scaling(config);
+    if (next_token_layers_ > 0) config["num_nextn_predict_layers"] = next_token_layers_;
     return config;
   }
 
  private:
+  // Layers that guess tokens further on stand behind the others, and are blocks in the metadata.
+  // Files that leave them out may say them yet; then llama.cpp counts none (src/models/).
+  void set_apart_next_token_layers() {
+    const std::int64_t blocks = number_of(prefix_ + ".block_count");
+    const std::int64_t behind = number_of(prefix_ + ".nextn_predict_layers");
+    const std::int64_t layers = blocks - behind;
+    if (behind < 1 || layers < 1 || !has(layer_part(layers, "nextn.eh_proj.weight"))) return;
+    next_token_layers_ = behind;
+    for (auto& [key, value] : metadata_.items()) {
+      if (!key.starts_with(prefix_ + ".") || !value.is_array()) continue;
+      if (std::ssize(value) != blocks) continue;
+      value.erase(value.begin() + layers, value.end());
+    }
+    metadata_[prefix_ + ".block_count"] = layers;
+  }
+
   // What may be given by layer and is the same in all.
   static Json of_all_layers(const Json& value) {
     const bool alike = value.is_array() && !value.empty() &&
@@ -317,8 +335,9 @@ class Translation {
   }
 
   const Weights& weights_;
-  const Json& metadata_;
+  Json metadata_;
   std::string where_, prefix_;
+  std::int64_t next_token_layers_ = 0;
 };
 
 }  // namespace

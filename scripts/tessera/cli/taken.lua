@@ -1,9 +1,9 @@
 -- What the words of a command line were taken for: sheets, checkpoints, prices of one's own.
 
+local beside = require "tessera.models.beside"
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
 local hub = require "tessera.launch.hub"
-local towers = require "tessera.models.towers"
 local weights = require "tessera.weights"
 
 local M = {}
@@ -169,7 +169,7 @@ function M.text(model, cluster)
     lines[#lines + 1] = ("%s: weights%s%s, by its %s%s\n"):format(model.checkpoint,
       bits and (" of %.4g bits"):format(bits) or "", format and " as " .. format or "", by, kept_words(model))
   end
-  if not (format or ""):find "^gguf" then lines[#lines + 1] = towers(model) end -- llama.cpp has them in other files
+  lines[#lines + 1] = beside(model)
   return table.concat(lines)
 end
 

@@ -1,6 +1,8 @@
 // Shapes of models that GGUF files describe and nothing here runs: keys as llama.cpp's conversion
 // writes them of small models of transformers 5.24, which counted the parameters (without the
 // buffers that correct a router, which files hold).
+#include <map>
+
 #include "linear_layouts.h"
 
 namespace tessera::weights::gguf_architectures_test {
@@ -133,6 +135,45 @@ TEST_P(OfShapeAlone, HasTheParametersThatTransformersCounts) {
   const ModelShape model = model_of(*Weights::open(file("tiny.gguf", content.bytes())));
   EXPECT_EQ(model.family, one.family);
   EXPECT_EQ(model.num_parameters(), one.num_parameters);
+}
+
+// Blocks behind the last layer, which guess tokens further on: the same model as without them.
+TEST_F(Linears, layersForDraftsAreNoLayers) {
+  const auto model = [&](std::uint32_t blocks, std::uint32_t behind, bool in_file) {
+    test::GgufFile content;
+    content.word("general.architecture", "qwen35")
+        .number("qwen35.block_count", blocks)
+        .number("qwen35.nextn_predict_layers", behind);
+    for (const auto& [key, number] :
+         std::map<std::string, std::uint32_t>{{"embedding_length", 64},
+                                              {"attention.head_count", 4},
+                                              {"attention.head_count_kv", 2},
+                                              {"attention.key_length", 16},
+                                              {"feed_forward_length", 96},
+                                              {"context_length", 64},
+                                              {"ssm.conv_kernel", 4},
+                                              {"ssm.state_size", 8},
+                                              {"ssm.group_count", 2},
+                                              {"ssm.time_step_rank", 4},
+                                              {"ssm.inner_size", 32}})
+      content.number("qwen35." + key, number);
+    std::vector<std::uint8_t> states(blocks);
+    for (std::size_t i = 0; i + behind < blocks; ++i) states[i] = i % 4 == 3 ? 0 : 1;
+    content.key("qwen35.attention.recurrent_layers", 9,
+                raw(7u) + raw<std::uint64_t>(states.size()) + raw(states));
+    content.tensor("token_embd.weight", {64, 96}, 0, raw(std::vector<float>(64 * 96)));
+    if (in_file) content.tensor("blk.4.nextn.eh_proj.weight", {1}, 0, raw(1.0f));
+    return model_of(*Weights::open(file("tiny.gguf", content.bytes())));
+  };
+  const ModelShape plain = model(4, 0, false), drafts = model(5, 1, true);
+  EXPECT_EQ(plain.layer_kinds(), "3 of gated delta net, dense; 1 of attention, dense");
+  EXPECT_EQ(drafts.layer_kinds(), plain.layer_kinds());
+  EXPECT_EQ(drafts.num_parameters(), plain.num_parameters());
+  EXPECT_EQ(plain.next_token_layers, 0);
+  EXPECT_EQ(drafts.next_token_layers, 1);
+  EXPECT_EQ(drafts.next_token_parameters, plain.layer(3).parameters() + 2 * 64 * 64 + 3 * 64);
+  // Files that leave them out may still say how many there were: llama.cpp counts none then.
+  EXPECT_EQ(model(4, 1, false).num_parameters(), plain.num_parameters());
 }
 
 // Four thousand million layers, of which none has experts, are refused before they are counted.

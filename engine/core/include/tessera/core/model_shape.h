@@ -60,6 +60,9 @@ struct ModelShape {
   std::optional<std::int64_t> checkpoint_group_size;
   std::vector<KeptLinear> checkpoint_kept;
   std::vector<Tower> towers;
+  /// Layers behind the last that guess tokens further on (MTP): in the checkpoint, loaded for
+  /// drafts alone, and in no other count. Their parameters are about those of as many last layers.
+  std::int64_t next_token_layers = 0, next_token_parameters = 0;
 
   const LayerShape& layer(std::int64_t index) const {
     return layer_classes[static_cast<std::size_t>(layer_class[static_cast<std::size_t>(index)])];
@@ -223,6 +226,19 @@ struct Fields<ModelShape> {
       field<&ModelShape::towers>(
           {.name = "towers",
            .doc = "Encoders of pictures and sound that are loaded beside the text decoder",
+           .in_file = InFile::when_set}),
+      field<&ModelShape::next_token_layers>(
+          {.name = "next_token_layers",
+           .doc = "Layers behind the last that guess tokens further on (MTP): loaded for drafts "
+                  "alone, and in no other count",
+           .min = 0,
+           .max = static_cast<double>(kLayersRange.high),
+           .in_file = InFile::when_set}),
+      field<&ModelShape::next_token_parameters>(
+          {.name = "next_token_parameters",
+           .doc = "About so many of those, copies of the embeddings apart",
+           .min = 0,
+           .max = static_cast<double>(kMaxParameters),
            .in_file = InFile::when_set})};
   /// Refuses a shape whose counts would be inexact or whose parts do not fit together; afterwards
   /// every count of ModelShape is positive and free of overflow.
