@@ -283,10 +283,75 @@ void check_foreign_fields(hf::Config& config, const Family& family, const std::s
   }
 }
 
-[[noreturn]] void refuse_model_type(const std::string& model_type, const std::string& path) {
+// Read by a family, whatever the model_type says.
+ModelShape read_by(const Family& family, hf::Config& config) {
+  ModelShape model;
+  model.family = family.name;
+  if (family.read != nullptr) {
+    family.read(config, model);
+  } else {
+    hf::read_switches(config, *hf::find_switches(family.name), model);
+  }
+  return model;
+}
+
+// Parts of keys that say nothing of what layers are.
+constexpr std::string_view kBesideShape[] = {
+    "2label",    "_eps",    "_id",         "_token",       "architectures", "auto_map",
+    "coef",      "dropout", "dtype",       "eps_",         "initializer",   "label2",
+    "loss",      "max_",    "model_type",  "name_or_path", "output_",       "pretraining_tp",
+    "problem",   "quantiz", "return_dict", "rope_",        "temperature",   "theta",
+    "tokenizer", "top_p",   "use_cache",   "version"};
+
+bool says_shape(const std::string& key) {
+  return std::ranges::none_of(
+      kBesideShape, [&](std::string_view part) { return key.find(part) != std::string::npos; });
+}
+
+// "; taken for the family that leaves the least of it unread, ...": what such a plan would leave
+// out. Empty where no family reads it.
+std::string nearest_words(const Json& json, const std::string& path) {
+  constexpr std::size_t kShown = 8;
+  const Family* nearest = nullptr;
+  std::vector<std::string> left_out;
+  double parameters = 0;
+  for (const Family& family : kFamilies) {
+    try {
+      hf::Config config(json, path);
+      check_foreign_fields(config, family, family.name);
+      const ModelShape model = read_by(family, config);
+      check_record(model, FieldPath{path});
+      std::vector<std::string> unread = config.unread();
+      std::erase_if(unread, [](const std::string& key) { return !says_shape(key); });
+      const bool plain = std::string_view(family.name) == "llama";
+      const bool better = nearest == nullptr || unread.size() < left_out.size() ||
+                          (plain && unread.size() == left_out.size());
+      if (!better) continue;
+      nearest = &family;
+      left_out = std::move(unread);
+      parameters = static_cast<double>(model.num_parameters());
+    } catch (const Error&) {
+      continue;  // not of its kind
+    }
+  }
+  if (nearest == nullptr) return "";
+  const std::size_t more = left_out.size() > kShown ? left_out.size() - kShown : 0;
+  left_out.resize(left_out.size() - more);
+  if (more > 0) left_out.push_back(fmt::format("{} more", more));
+  const std::string lost = left_out.empty()
+                               ? "no key that says a shape would be left out"
+                               : "left out would be what these keys say: " + join(left_out, ", ");
+  return fmt::format(". Nearest is {}, by which it has {} parameters; {}", nearest->name,
+                     format_count(parameters), lost);
+}
+
+[[noreturn]] void refuse_model_type(const std::string& model_type, const Json& json,
+                                    const std::string& path) {
   const std::string reason = reason_not_understood(model_type);
-  refuse_family(path, fmt::format("model_type {}{} is not understood", quote(model_type),
-                                  reason.empty() ? "" : " (" + reason + ")"));
+  const bool encodes = reason.starts_with("an encoder");
+  refuse_family(path, fmt::format("model_type {}{} is not understood{}", quote(model_type),
+                                  reason.empty() ? "" : " (" + reason + ")",
+                                  encodes ? "" : nearest_words(json, path)));
 }
 
 // A decoder around which images or sound are read lies in a config of its own: by transformers in
@@ -365,17 +430,15 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
   if (nested && text.json.contains("model_type"))
     model_type = JsonFields(text.json, text.path).text("model_type");
   const Family* family = find_family(model_type);
-  if (family == nullptr) refuse_model_type(model_type, path);
+  if (family == nullptr) refuse_model_type(model_type, text.json, path);
 
   hf::Config inner(text.json, text.path);
   if (nested) check_foreign_fields(outer, *family, model_type);
   check_architectures(inner, *family, model_type);
   check_foreign_fields(inner, *family, model_type);
-  if (family->read != nullptr) {
-    family->read(inner, model);
-  } else {
-    hf::read_switches(inner, *hf::find_switches(family->name), model);
-  }
+  ModelShape model = read_by(*family, inner);
+  model.name = name;
+  model.source = path;
   model.towers = hf::towers_of(config, model.hidden_size);
   check_record(model, FieldPath{path});
   count_next_token_layers(inner, model);

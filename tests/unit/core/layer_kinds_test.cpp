@@ -13,6 +13,7 @@ using test::error_of;
 using test::from_config;
 using test::shipped;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Json config(std::string_view text) { return parse_config(text, "config.json"); }
 
@@ -234,6 +235,63 @@ TEST(LayerKinds, StateAndKeysOfQwen3Next) {
   EXPECT_FALSE(model.layer(0).attends());
   EXPECT_TRUE(model.layer(3).attends());
   EXPECT_FALSE(model.layer(3).state.has_value());
+}
+
+// The published file has 284,332,230,231 parameters in transformers 5.24, to which come 256 numbers
+// beside each router that has any.
+TEST(LayerKinds, EntriesOfDeepSeekV4) {
+  const ModelShape model = shipped("deepseek-v4-flash");
+  EXPECT_EQ(model.num_parameters(), 284'332'230'231 + 40 * 256);
+  EXPECT_EQ(model.max_context_tokens, 1 << 20);
+  const LayerShape &windowed = model.layer(0), &sparse = model.layer(2), &heavy = model.layer(3);
+  EXPECT_EQ(kv_cache_bytes(sparse, 2, 100, 16), 2 * 100 * 512 * 2);
+  EXPECT_EQ(kv_entry_bytes(windowed, 2, 4096, 16), 0);
+  EXPECT_EQ(kv_entry_bytes(sparse, 2, 4096, 16), 2 * 1024 * (512 + 128) * 2);
+  EXPECT_EQ(kv_entry_bytes(heavy, 2, 4096, 16), 2 * 32 * 512 * 2);
+  EXPECT_EQ(model_shape_from_json(to_json(model), "plan.json: model"), model);
+}
+
+// DeepSeek publishes 11.5 billion parameters of the layer for drafts, beside copies of embeddings.
+TEST(LayerKinds, LayersForDraftsAreInNoOtherCount) {
+  const ModelShape model = shipped("deepseek-v3");
+  EXPECT_EQ(model.next_token_layers, 1);
+  EXPECT_NEAR(static_cast<double>(model.next_token_parameters), 11.5e9, 0.15e9);
+  Json config = test::shipped_json("deepseek-v3").at("config");
+  config["num_nextn_predict_layers"] = 0;
+  ModelShape without = from_config(config);
+  EXPECT_EQ(without.next_token_layers, 0);
+  EXPECT_EQ(without.num_parameters(), model.num_parameters());
+  EXPECT_EQ(without.kv_bytes_per_token(16), model.kv_bytes_per_token(16));
+  config["num_nextn_predict_layers"] = 3;
+  EXPECT_EQ(from_config(config).next_token_parameters, 3 * model.next_token_parameters);
+  config["num_mtp_layers"] = 2;
+  EXPECT_THAT(refusal(config).what(), HasSubstr("2 contradicts num_nextn_predict_layers = 3"));
+  config["num_mtp_layers"] = 65;
+  EXPECT_THAT(refusal(config).what(), HasSubstr("65 is outside [0, 64]"));
+  EXPECT_EQ(shipped("qwen3.5-35b-a3b").next_token_layers, 1);
+  EXPECT_EQ(shipped("kimi-k2").next_token_layers, 0);
+  // The checkpoint on the hub holds 685 billion, with copies of both embeddings of the layer.
+  EXPECT_NEAR(static_cast<double>(model.num_parameters() + model.next_token_parameters +
+                                  2 * model.token_embedding_parameters),
+              684.5e9, 0.1e9);
+}
+
+TEST(LayerKinds, AnUnknownTypeIsRefusedWithWhatTheNearestFamilyWouldLeaveOut) {
+  Json config = test::shipped_json("llama-3.1-8b").at("config");
+  config["model_type"] = "zephyrnet";
+  config.erase("architectures");
+  config["num_memory_slots"] = 64;
+  config["use_memory_gate"] = true;
+  config["is_causal"] = false;
+  EXPECT_THAT(refusal(config).what(),
+              HasSubstr("Nearest is llama, by which it has 8.03 B parameters; left out would be "
+                        "what these keys say: num_memory_slots, use_memory_gate; "));
+  config["hidden_size"] = "wide";
+  EXPECT_THAT(refusal(config).what(), Not(HasSubstr("Nearest")));
+  EXPECT_EQ(refusal(config).code(), ErrorCode::unsupported);
+  Json encoder = test::shipped_json("llama-3.1-8b").at("config");
+  encoder["model_type"] = "bert";
+  EXPECT_THAT(refusal(encoder).what(), HasSubstr("(an encoder) is not understood; "));
 }
 
 TEST(LayerKinds, LayersThatShareKeysKeepNone) {

@@ -51,6 +51,19 @@ void Config::fail(const char* key, const std::string& problem, ErrorCode code) c
   refuse(code, where, problem);
 }
 
+bool Config::has(const char* key) {
+  asked_.insert(key);
+  return fields_.has(key);
+}
+
+std::vector<std::string> Config::unread() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items()) {
+    if (!asked_.contains(key) && !value.is_null() && value != false) keys.push_back(key);
+  }
+  return keys;
+}
+
 std::int64_t Config::checked_integer(const char* key, SizeRange range) {
   const Json& value = fields_.at(key);
   const auto [low, high] = range;
@@ -69,7 +82,7 @@ std::optional<std::int64_t> Config::optional_size(Keys keys, SizeRange range) {
   std::optional<std::int64_t> found;
   const char* first = nullptr;
   for (const char* key : keys) {
-    if (!fields_.has(key)) continue;
+    if (!has(key)) continue;
     const std::int64_t value = checked_integer(key, range);
     if (found && *found != value) {
       fail(key, fmt::format("{} contradicts {} = {}", value, first, *found));
@@ -87,15 +100,17 @@ std::int64_t Config::size(Keys keys, SizeRange range, std::optional<std::int64_t
        fmt::format("missing; an integer in [{}, {}] belongs here", range.low, range.high));
 }
 
-bool Config::flag(const char* key, bool fallback) { return fields_.boolean(key, fallback); }
+bool Config::flag(const char* key, bool fallback) {
+  return has(key) ? fields_.boolean(key, fallback) : fallback;
+}
 
 double Config::number(const char* key, double low, double high, double fallback) {
-  return fields_.has(key) ? fields_.number(key, low, high) : fallback;
+  return has(key) ? fields_.number(key, low, high) : fallback;
 }
 
 void Config::check_activation(Keys keys) {
   for (const char* key : keys) {
-    if (!fields_.has(key)) continue;
+    if (!has(key)) continue;
     const std::string name = fields_.text(key);
     const auto& known = kPointwiseActivations;
     if (std::find(known.begin(), known.end(), name) == known.end()) {

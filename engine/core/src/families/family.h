@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,10 @@ class Config {
   /// The key is there, be it with the value null, which some classes tell apart from absence.
   bool written(const char* key) const { return object_.contains(key); }
   /// nullptr when absent or null.
-  const Json* find(const char* key) { return fields_.has(key) ? &fields_.at(key) : nullptr; }
+  const Json* find(const char* key) { return has(key) ? &fields_.at(key) : nullptr; }
+
+  /// Keys that nobody has asked for, but for null and false.
+  std::vector<std::string> unread() const;
 
   /// Refuses names such as "swiglu", which say that the activation brings its own gate.
   void check_activation(Keys keys);
@@ -56,11 +60,13 @@ class Config {
   const std::string& path() const { return path_; }
 
  private:
+  bool has(const char* key);  ///< and notes that it was asked for
   std::int64_t checked_integer(const char* key, SizeRange range);
 
   const Json& object_;
   std::string path_;
   JsonFields fields_;
+  std::set<std::string, std::less<>> asked_;
 };
 
 /// A decoder layer in words; make_layer turns it into matrices.
