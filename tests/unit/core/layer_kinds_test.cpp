@@ -194,6 +194,18 @@ const Counted kCounted[] = {
          "n_shared_experts": 1, "n_routed_experts": 128, "first_k_dense_replace": 1,
          "head_dim": 64})",
      32'152'648'064 + 2'304, 19'456, 0},
+    // DeepSeek-V4 as its class has it: 23 layers of entries of 128 tokens and 20 of entries of 4,
+    // which keep keys to choose by; 40 routers with a number for each expert
+    {R"({"model_type": "deepseek_v4", "hidden_size": 4096, "num_hidden_layers": 43,
+         "n_routed_experts": 256, "num_experts_per_tok": 6})",
+     284'325'869'015 + 40 * 256, (43 * 512 + 23 * 512 / 128 + 20 * (512 + 128) / 4) * 2, 0},
+    // Two of Granite's kind: every fourth layer sees everything, and norms behind both halves
+    {R"({"model_type": "granite_swa", "hidden_size": 2560, "num_hidden_layers": 24,
+         "num_attention_heads": 20, "intermediate_size": 8192, "vocab_size": 100352})",
+     2'144'463'840, 24 * 2 * 4 * 128 * 2, 0},
+    {R"({"model_type": "hyperclovax", "hidden_size": 4096, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000})",
+     6'738'677'760, 32 * 2 * 4096 * 2, 0},
 };
 
 class CountedModel : public ::testing::TestWithParam<Counted> {};

@@ -91,6 +91,14 @@ void add_dense(Table& table) {
                       .qkv_bias = kAttentionBias,
                       .output_bias = kAttentionBias,
                       .ffn_bias = kMlpBias};
+  table["granite_swa"] = table["granite"];
+  table["granite_swa"].sizes = {
+      .max_context_tokens = 8192, .num_kv_heads = 4, .tied_embeddings = true};
+  table["granite_swa"].sinks = true;
+  table["granite_swa"].windows = {
+      .key = "sliding_window", .tokens = 128, .period = 4, .period_begins_full = true};
+  table["hyperclovax"] = table["granite"];
+  table["hyperclovax"].outer_norms = {.on = true, .key = "use_post_norm"};
   table["helium"] = {.sizes = {.max_context_tokens = 4096, .num_kv_heads = 20, .head_dim = 128},
                      .qkv_bias = kAttentionBias,
                      .ffn_bias = kMlpBias};
@@ -449,9 +457,10 @@ void read_switches(Config& config, const Switches& switches, ModelShape& model) 
   dense.qkv_bias = is_on(config, switches.qkv_bias);
   dense.output_bias = is_on(config, switches.output_bias);
   dense.ffn_bias = is_on(config, switches.ffn_bias);
-  const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0);
+  const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0) +
+                                 (is_on(config, switches.outer_norms) ? 2 : 0);
   dense.norm_parameters = num_norms * norm + qk_norm_parameters(config, switches, dense);
-  dense.norm_parameters += switches.activation_numbers;
+  dense.norm_parameters += switches.activation_numbers + (switches.sinks ? model.num_heads : 0);
   dense.output_gate = switches.output_gate;
   if (switches.inner_norms) dense.norm_parameters += model.hidden_size + model.ffn_size;
   LayerDesign sparse = dense;

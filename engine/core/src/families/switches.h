@@ -37,8 +37,10 @@ struct Experts {
 struct Switches {
   LlamaDefaults sizes = {};
   bool gated = true;
-  std::int64_t norms = 2;  ///< of a layer, over the hidden size
-  Switch parallel = {};    ///< attention and feed-forward network share one of them
+  std::int64_t norms = 2;   ///< of a layer, over the hidden size
+  Switch parallel = {};     ///< attention and feed-forward network share one of them
+  Switch outer_norms = {};  ///< two more, of what attention and feed-forward network put out
+  bool sinks = false;       ///< a number for each head
   bool norm_weight = true;
   Switch norm_bias = {};
   Switch qkv_bias = {}, output_bias = {}, ffn_bias = {}, head_bias = {};
