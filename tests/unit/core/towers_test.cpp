@@ -105,6 +105,11 @@ std::vector<Case> cases() {
        "audio_config",
        {{"d_model", 1280}, {"encoder_layers", 32}, {"encoder_ffn_dim", 5120}},
        {{"model_type", "qwen2_audio"}}},
+      {681348640,
+       2048,
+       "audio_config",
+       {{"conf_num_hidden_layers", 12}, {"hidden_size", 1536}},
+       {{"model_type", "gemma3n"}}},
   };
 }
 
@@ -133,7 +138,8 @@ TEST(Towers, OfModelsThatShip) {
   const ModelShape both = shipped("gemma-3n-e4b");
   ASSERT_EQ(both.towers.size(), 2U);
   EXPECT_EQ(both.towers[1].name, "audio");
-  EXPECT_EQ(both.tower_parameters(), 0);  // their sizes are those of classes, and not said
+  EXPECT_EQ(both.towers[0].parameters, 0);  // a network that is named, its sizes not said
+  EXPECT_NEAR(static_cast<double>(both.towers[1].parameters), 681348640, 0.01 * 681348640);
 }
 
 TEST(Towers, AreNotThereForClassesOfTextAlone) {

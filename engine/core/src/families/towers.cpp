@@ -82,6 +82,11 @@ double projector(const Json& outer, const Json& tower, double width, double ffn,
 // 0 where the configuration does not say its sizes.
 double parameters_of(const Json& outer, const Json& tower, double hidden) {
   if (!tower.is_object()) return 0;
+  // Gemma 3n's Conformer: two networks of four times the width, five matrices of attention, three
+  // of a convolution.
+  const auto blocks = size_of(tower, {"conf_num_hidden_layers"});
+  const auto channels = size_of(tower, {"hidden_size"});
+  if (blocks && channels) return *blocks * 24 * *channels * *channels;
   const auto depth = size_of(tower, {"num_hidden_layers", "depth", "num_layers", "encoder_layers"});
   const auto width = size_of(tower, {"embed_dim", "hidden_size", "d_model"});
   auto ffn = size_of(tower, {"intermediate_size", "encoder_ffn_dim"});
