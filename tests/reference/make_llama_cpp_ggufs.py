@@ -27,7 +27,7 @@ MODELS = {
     "glm4_5": {}, "gpt_oss": {}, "granite": {}, "granitemoe": {}, "granitemoehybrid": {}, "hunyuan_dense": {},
     "nemotron": {}, "olmo": {}, "olmo2": {}, "olmo3": {}, "olmoe": {}, "phi3": {}, "qwen3_5": {}, "qwen3_5_moe": {},
     "qwen3_next": {}, "seed_oss": {}, "starcoder2": {},
-    "falcon_h1": {}, "jamba": {}, "nemotron_h_moe": {},
+    "falcon_h1": {}, "jamba": {}, "nemotron_h": {}, "nemotron_h_moe": {},
     "deepseek_v2": {"topk_method": "greedy"},
     # llama.cpp takes mscale to be mscale_all_dim.
     "deepseek_v3": {"rope_parameters": {
@@ -42,6 +42,9 @@ MODELS = {
     "llama4": {"floor_scale": 8192, "attn_scale": 0.1, "attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0],
                "layer_types": ["chunked_attention"] * 3 + ["full_attention"]},
 }
+# As the published files say it, which the conversion goes by; None: not at all.
+PUBLISHED = {"nemotron_h": {"num_hidden_layers": 4, "hybrid_override_pattern": "M-*-", "layers_block_type": None,
+                            "num_experts_per_tok": None}}
 WITH_DRAFT_HEADS = {"glm4_5", "qwen3_5", "qwen3_5_moe", "qwen3_next"}  # which are left out
 
 
@@ -69,6 +72,9 @@ def convert(llama_cpp, folder, out):
             replace(below)
 
     replace(base.TextModel)
+    if out.parent.name in PUBLISHED:  # transformers would add what its class has beside
+        base.ModelBase.load_hparams = staticmethod(
+            lambda source, is_mistral_format: json.loads((source / "config.json").read_text()))
     import convert_hf_to_gguf
 
     without = ["--no-mtp"] if out.parent.name in WITH_DRAFT_HEADS else []
@@ -107,9 +113,11 @@ def main():
                 shutil.copy(source / "expected.safetensors", out)
             else:
                 shutil.copytree(root / name, source)
+            config = json.loads((source / "config.json").read_text()) | PUBLISHED.get(name, {})
+            config = {key: value for key, value in config.items() if value is not None or key not in PUBLISHED.get(name, {})}
+            (source / "config.json").write_text(json.dumps(config, indent=2))
             # The conversion of Gemma counts its words.
-            size = json.loads((source / "config.json").read_text())["vocab_size"]
-            words = {"model": {"vocab": {f"t{i}": i for i in range(size)}}, "added_tokens": []}
+            words = {"model": {"vocab": {f"t{i}": i for i in range(config["vocab_size"])}}, "added_tokens": []}
             (source / "tokenizer.json").write_text(json.dumps(words))
             subprocess.run([sys.executable, __file__, "--convert", llama_cpp, source, out / "model.gguf"], check=True)
 
