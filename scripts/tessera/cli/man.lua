@@ -34,6 +34,7 @@ local pages = {
   { "strategies", "A fast and a slow GPU: three strategies, and the best plan", { own .. "strategies.md" } },
   { "fleets", "Many models on many nodes: which replicas of which shape, for what money", { own .. "fleets.md" } },
   { "data", "Models, devices, clusters and workloads, and files of your own", { own .. "data.md" } },
+  { "models", "Which models are read, which run, and how to describe one by hand", { own .. "models.md" } },
   { "weights", "Reading the weights of a model: formats, names, tensors", { own .. "weights.md" } },
   { "serve", "A model behind OpenAI's HTTP interface", { own .. "serve.md" } },
   { "execute", "Running a plan: stages as processes, faults, other machines", { own .. "execute.md" } },
