@@ -218,6 +218,14 @@ describe("what compare says of a run", function()
     end)
   end)
 
+  it("says what it took from the plan", function()
+    assert.equal("", (said()))
+    local unsaid = support.changed(serve, {})
+    unsaid.max_concurrency = nil
+    local result = compare.compare(plan, { support.temporary(core.to_json(unsaid)) }, { replan = false })
+    assert.matches("how many requests ran together; the plan's 8 are assumed", table.concat(result.remarks, "\n"))
+  end)
+
   it("says when the traffic has left the plan, and what to do", function()
     assert.equal("", (said()))
     assert.matches("1024 prompt and 128 output tokens.*planned for 512 and 128.*%-%-prompt%-tokens 1024",

@@ -205,6 +205,40 @@ prompt eval time =     303.00 ms /   768 tokens (    0.39 ms per token,  2534.65
       total time =    3797.40 ms /   960 tokens
 ]]
 
+-- One batch of SGLang by HTTP.
+local one_batch_server = { run_name = "default", batch_size = 8, input_len = 512, output_len = 128, latency = 2.5144,
+  input_throughput = 20177.3, output_throughput = 443, last_ttft = 0.203, last_gen_throughput = 439.5,
+  acc_length = -1 }
+
+local evalscope = { ["Time taken for tests (s)"] = 10, ["Number of concurrency"] = 8, ["Request rate (req/s)"] = -1,
+  ["Total requests"] = 33, ["Succeed requests"] = 32, ["Failed requests"] = 1,
+  ["Output token throughput (tok/s)"] = 409.6, ["Total token throughput (tok/s)"] = 2048,
+  ["Request throughput (req/s)"] = 3.2, ["Average latency (s)"] = 2.5144, ["Average time to first token (s)"] = 0.203,
+  ["Average time per output token (s)"] = 0.0182, ["Average input tokens per request"] = 512,
+  ["Average output tokens per request"] = 128 }
+
+local inferencemax = { hw = "h200", tp = 8, conc = 8, isl = 512, osl = 128, model = model, framework = "vllm",
+  precision = "fp8", tput_per_gpu = 256, mean_ttft = 0.203, mean_tpot = 0.0182, mean_intvty = 54.9,
+  mean_e2el = 2.5144 }
+
+local ollama = { model = "llama3.1:8b", created_at = "2026-01-01T10:00:00Z", response = "x", done = true,
+  total_duration = 2632600000, load_duration = 100000000, prompt_eval_count = 512, prompt_eval_duration = 203000000,
+  eval_count = 128, eval_duration = 2329600000 }
+
+local ollama_verbose = [[
+total duration:       2.6326s
+load duration:        100ms
+prompt eval count:    512 token(s)
+prompt eval duration: 203ms
+prompt eval rate:     2522.17 tokens/s
+eval count:           128 token(s)
+eval duration:        2.3296s
+eval rate:            54.95 tokens/s
+]]
+
+local mlx = "==========\nPrompt: 512 tokens, 2522.167 tokens-per-sec\nGeneration: 128 tokens, 54.945 tokens-per-sec\n"
+  .. "Peak memory: 8.123 GB\n"
+
 -- { what it is, text, requests at a time where others than 8 or not said (false), number of runs where not 1 }
 local benchmarks = {
   { "vllm 0.6, printed with what it says before", printed_2024 },
@@ -254,6 +288,14 @@ local benchmarks = {
   { "inference-perf", core.to_json(inference_perf) },
   { "an answer of llama-server", llama_timings, false },
   { "the log of llama-server", llama_log, false },
+  { "SGLang's bench_one_batch_server", lines(core.to_json(one_batch_server)) },
+  { "EvalScope", core.to_json(evalscope) },
+  { "InferenceMAX", core.to_json { inferencemax } },
+  { "an answer of Ollama", core.to_json(ollama), false },
+  { "Ollama's stream", lines(core.to_json { model = "llama3.1:8b", created_at = "2026", response = "x", done = false },
+    core.to_json(ollama)), false },
+  { "ollama run --verbose", ollama_verbose, 1 },
+  { "mlx_lm.generate", mlx, 1 },
 }
 
 -- { what it is, text, what the refusal says }
@@ -265,6 +307,19 @@ local no_benchmarks = {
   { "llama-bench -pg", llama_table:format("pp512+tg128", "pp512+tg32"), "prompts and answers together" },
   { "Locust", csv_of({ "Type", "Name", "Request Count", "Average Response Time" }, { "POST", "/v1", 32, 2514.4 }),
     "a table of Locust" },
+  { "wrk", "Running 30s test @ http://127.0.0.1:8000/v1/completions\n  12 threads\nRequests/sec: 7.5\n", "of wrk" },
+  { "perf_analyzer", "Concurrency,Inferences/Second,Client Send\n8,3.2,20\n", "of perf_analyzer" },
+  { "k6", core.to_json { metrics = { http_req_duration = { avg = 2514.4 } } }, "of k6" },
+  { "vLLM's conversations", "Statistics summary:\n   count  mean\nttft_ms 32.0 203.0\ninput_num_turns 32.0 5.0\n",
+    "benchmark of conversations" },
+  { "an answer of a server", core.to_json { model = model, choices = { { index = 0 } }, usage = { prompt_tokens = 512,
+    completion_tokens = 128 } }, "says no times" },
+  { "LLMPerf's single answers", core.to_json { { request_output_throughput_token_per_s = 50.9 } },
+    "_summary.json has the means" },
+  { "genai-perf of embeddings", "Metric,avg,min\nRequest Latency (ms),42.21,28.18\n\nMetric,Value\n"
+    .. "Request Throughput (per sec),23.63\n", "no TTFT, TPOT or throughput" },
+  { "llama-bench of prompts behind others", llama_table:format("pp512 @ d4096", "pp1024 @ d4096"),
+    "prompts behind others" },
   { "a trace", lines '{"timestamp": 0, "input_length": 512, "output_length": 128, "hash_ids": [1]}',
     "a trace of requests" },
   { "trtllm-bench that timed nothing", core.to_json { request_info = { num_requests = 1 }, performance = {} },
@@ -300,6 +355,29 @@ describe("a benchmark's file", function()
       run = bench.runs(support.temporary("INFO ready\nThroughput: 3.20 requests/s, 2048.00 " .. total .. "\n"))[1]
       assert.same({ "throughput", 3.2, 640 }, { run.kind, run.request_per_s, run.tokens_per_request })
     end
+  end)
+  it("of llama-bench at a depth is of answers behind so many tokens", function()
+    local list = bench.runs(support.temporary(llama_table:format("pp512 @ d4096", "tg128 @ d4096")))
+    assert.equal(1, #list)
+    assert.same({ 4096, 128 }, { list[1].prompt_tokens, list[1].output_tokens })
+    assert.near(1 / 54.95, list[1].tpot_s, 1e-9)
+    assert.is_nil(list[1].ttft_s)
+  end)
+  it("of a cached prompt says nothing of prompts", function()
+    local cached = support.changed(ollama, {})
+    cached.prompt_eval_count, cached.prompt_eval_duration = nil, nil
+    local run = bench.runs(support.temporary(core.to_json(cached)))[1]
+    assert.near(0.0182, run.tpot_s, 1e-9)
+    assert.is_nil(run.ttft_s)
+    assert.is_nil(run.prompt_tokens)
+  end)
+  it("of gptManagerBenchmark has no lengths", function()
+    local run = bench.runs(support.temporary("[BENCHMARK] num_samples 32\n[BENCHMARK] seq_throughput(seq/sec) 3.20\n"
+      .. "[BENCHMARK] token_throughput(token/sec) 409.60\n[BENCHMARK] avg_time_to_first_token(ms) 203.00\n"
+      .. "[BENCHMARK] avg_inter_token_latency(ms) 18.20\n"))[1]
+    assert.same({ 32, 3.2, 409.6, 0.203, 0.0182 }, { run.completed, run.request_per_s, run.throughput_tok_s,
+      run.ttft_s, run.tpot_s })
+    assert.is_nil(run.prompt_tokens)
   end)
   for _, case in ipairs(no_benchmarks) do
     it("is refused by what it is: " .. case[1], function()

@@ -70,6 +70,29 @@ describe("a trace", function()
     raises("invalid_argument", "line 2", function() traffic(mooncake:sub(1, 83) .. "\n[1]") end)
   end)
 
+  it("is read from objects within objects, as ServeGen has them, and from logs of answers", function()
+    assert.equal("0 512/128 1.5 300/64", read('[{"request_id": 0, "timestamp": 0.1, "data": {"input_tokens": 512, '
+      .. '"output_tokens": 128}}, {"request_id": 1, "timestamp": 1.6, "data": {"input_tokens": 300, '
+      .. '"output_tokens": 64}}]'))
+    local answer = '{"created": %d, "model": "gpt-4", "usage": {"prompt_tokens": %d, "completion_tokens": %d, '
+      .. '"prompt_tokens_details": {"cached_tokens": 3}}}\n'
+    assert.equal("0 512/128 2 300/64", read(answer:format(1715299200, 512, 128) .. answer:format(1715299202, 300, 64)))
+    assert.equal("0 512/128 1.5 300/64", read("request_id,startTime,endTime,prompt_tokens,completion_tokens\n"
+      .. "a,2026-01-01 10:00:00+00,2026-01-01 10:00:02+00,512,128\n"
+      .. "b,2026-01-01 10:00:01.5+00,2026-01-01 10:00:03+00,300,64\n"))
+    assert.equal("0 5/6", read '[{"arrival_s": 0, "prompt_tokens": 5, "output_tokens": 6, "x": {"prompt_tokens": 9}}]')
+  end)
+
+  it("without an arrival says what is amiss", function()
+    raises("invalid_argument", "line 2: 'timestamp_ms' says nothing; each request has its arrival", function()
+      traffic('{"session_id": "a", "timestamp": 0, "input_length": 512, "output_length": 128}\n'
+        .. '{"session_id": "a", "delay": 1500, "input_length": 700, "output_length": 64}\n')
+    end)
+    raises("invalid_argument", "arrival_s in seconds, arrival_ms in milliseconds", function()
+      traffic "timestamp_us,prompt_tokens,output_tokens\n0,512,128\n1500000,300,64\n"
+    end)
+  end)
+
   it("tells times since 1970 by their size", function()
     for _, unit in ipairs { 1, 1e3, 1e6 } do
       assert.equal("0 5/6 2 7/8", read(("timestamp,input_length,output_length\n%.0f,5,6\n%.0f,7,8\n"):format(
@@ -92,7 +115,7 @@ describe("a trace", function()
   it("is refused by what it is", function()
     for bytes, words in pairs {
       ["\31\139\8\0"] = "compressed by gzip; `gunzip -k`", ["\40\181\47\253\0"] = "zstd", ["PK\3\4"] = "zip archive",
-      ["PAR1xx"] = "Parquet", ["SQLite format 3\0"] = "SQLite", [""] = "empty", ["a,b\n"] = "no columns of prompt",
+      ["PAR1xx"] = "Parquet", ["\128\4\149"] = "a pickle of Python", ["SQLite format 3\0"] = "SQLite", [""] = "empty", ["a,b\n"] = "no columns of prompt",
       ["arrival_s,prompt_tokens,output_tokens\n"] = "no requests in it",
       ["{}\n"] = "objects without any number",
       ['{"arrival_s": 0, "input_length": 9e99, "output_length": 1, "hash_ids": [1]}\n'] = "an integer in",

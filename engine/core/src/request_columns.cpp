@@ -49,7 +49,7 @@ RequestColumns::RequestColumns(const CsvReader& csv)
   }
   if (arrival == CsvReader::none) {
     arrival = one_of(csv, {"timestamp", "arrivedat", "arrivaltime", "arrival", "timestamps",
-                           "arrivaltimestamp"});
+                           "arrivaltimestamp", "created", "createdat", "starttime"});
     clock = Clock::stamps;
   }
   is_burst_gpt = one_of(csv, {"requesttokens"}) != CsvReader::none &&

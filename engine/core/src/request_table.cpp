@@ -34,8 +34,12 @@ class ObjectRows {
       if (lower(key) == "hash_ids" && value.is_array()) {
         put(row, "block_ids", ids_of(value, where));
         count_blocks(object, value.size());
-      } else if (!value.is_structured() && !value.is_null()) {
-        put(row, key, value.is_string() ? quoted(value.get<std::string>()) : json_text(value));
+      } else if (value.is_object()) {  // { "usage": { "prompt_tokens": 512, ... } }
+        for (const auto& [name, inner] : value.items()) {
+          if (!object.contains(name)) put_value(row, name, inner);
+        }
+      } else {
+        put_value(row, key, value);
       }
     }
     look_at_clock(object);
@@ -86,6 +90,11 @@ class ObjectRows {
       text += fmt::format("{}{}", text.empty() ? "" : " ", id.get<std::int64_t>());
     }
     return text;
+  }
+
+  void put_value(std::vector<std::string>& row, const std::string& name, const Json& value) {
+    if (value.is_structured() || value.is_null()) return;
+    put(row, name, value.is_string() ? quoted(value.get<std::string>()) : json_text(value));
   }
 
   void put(std::vector<std::string>& row, const std::string& name, std::string text) {

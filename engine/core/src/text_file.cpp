@@ -14,6 +14,8 @@ using namespace std::string_view_literals;
 struct Binary {
   std::string_view magic, what;
 };
+constexpr std::string_view kPickle =
+    "a pickle of Python; pandas makes CSV of a table in it: read_pickle(...).to_csv(...)";
 constexpr std::array kBinaries{
     Binary{"\x1f\x8b"sv, "compressed by gzip; `gunzip -k` makes text of it"},
     Binary{"\x28\xb5\x2f\xfd"sv, "compressed by zstd; `unzstd` makes text of it"},
@@ -27,6 +29,9 @@ constexpr std::array kBinaries{
     Binary{"SQLite format 3\0"sv,
            "a database of SQLite; `sqlite3 -csv FILE 'SELECT ...'` prints a "
            "table of it as CSV"},
+    Binary{"\x80\x03"sv, kPickle},
+    Binary{"\x80\x04"sv, kPickle},
+    Binary{"\x80\x05"sv, kPickle},
     Binary{"\x89PNG"sv, "a picture; text or numbers are needed"},
     Binary{"%PDF"sv, "a PDF; text or numbers are needed"},
 };

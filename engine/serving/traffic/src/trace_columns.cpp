@@ -24,8 +24,9 @@ TraceColumns::TraceColumns(const CsvReader& csv) : RequestColumns(csv) {
   }
   if (arrival == CsvReader::none) {
     refuse_columns(csv,
-                   "no column of arrivals (arrival_s); for lengths alone give lengths = and "
-                   "rate_per_s in place of trace =");
+                   "no column of arrivals (arrival_s in seconds, arrival_ms in milliseconds, "
+                   "timestamp with a date); for lengths alone give lengths = and rate_per_s in "
+                   "place of trace =");
   }
   model = is_burst_gpt ? CsvReader::none : csv.column("model");
   max_tokens = csv.column("max_tokens");

@@ -157,6 +157,12 @@ class TraceReader {
   }
 
   Ticks arrival(const TraceColumns& c, bool waits) {
+    if (csv_.field(c.arrival).empty()) {
+      csv_.refuse(fmt::format(
+          "{} says nothing; each request has its arrival, and a turn that follows an answer says "
+          "that in column after (`tessera man serving`)",
+          csv_.name_of(c.arrival)));
+    }
     const Ticks at = c.clock == TraceColumns::Clock::stamps
                          ? stamp(c.arrival)
                          : time(c.arrival, c.clock == TraceColumns::Clock::seconds);

@@ -1,15 +1,15 @@
 -- Files of what was measured, by what is in them: benchmarks of vLLM, SGLang, TensorRT-LLM, LMDeploy, guidellm,
--- genai-perf, aiperf, LLMPerf, inference-perf and llama.cpp, and what running servers say. What says too little for a
--- comparison is refused as what it is.
+-- genai-perf, aiperf, LLMPerf, inference-perf, EvalScope, InferenceMAX, llama.cpp, Ollama and MLX, and what running
+-- servers say. What says too little for a comparison is refused as what it is.
 
 local batched_bench = require "tessera.launch.compare.forms.batched_bench"
 local core = require "tessera.core"
 local csv = require "tessera.launch.compare.forms.csv"
 local llama_bench = require "tessera.launch.compare.forms.llama_bench"
-local llama_server = require "tessera.launch.compare.forms.llama_server"
 local lmdeploy = require "tessera.launch.compare.forms.lmdeploy"
 local load_tools = require "tessera.launch.compare.forms.load_tools"
 local names = require "tessera.launch.compare.forms.names"
+local one_by_one = require "tessera.launch.compare.forms.one_by_one"
 local printed = require "tessera.launch.compare.forms.printed"
 local servers = require "tessera.launch.compare.forms.servers"
 local trtllm = require "tessera.launch.compare.forms.trtllm"
@@ -49,11 +49,11 @@ end
 -- The runs of one decoded value; nil where it is of no tool that is known.
 local function of_json(json, path)
   if trtllm.is(json) then return { trtllm.run(json, path) } end
-  if llama_server.is(json) then return { llama_server.run(json, path) } end
   if batched_bench.is(json) then return batched_bench.runs({ json }, path) end
   if llama_bench.is(json) then return llama_bench.runs({ json }, path) end
   if is_list(json) and llama_bench.is(json[1]) then return llama_bench.runs(json, path) end
-  local runs, why = load_tools.runs(json, path)
+  local runs, why = one_by_one.runs(json, path)
+  if not runs then runs, why = load_tools.runs(json, path) end
   if why then core.refuse(path, why) end
   if runs then return runs end
   if json.avg_latency == nil and is_list(json) then
@@ -70,8 +70,8 @@ end
 
 local function refuse_unknown(path)
   core.refuse(path, "it is neither of `vllm bench serve --save-result`, `vllm bench latency --output-json`, SGLang, "
-    .. "trtllm-bench, LMDeploy, guidellm, genai-perf, aiperf, LLMPerf, inference-perf, llama-bench or "
-    .. "llama-batched-bench, nor metrics or a log of a server")
+    .. "trtllm-bench, LMDeploy, guidellm, genai-perf, aiperf, LLMPerf, inference-perf, EvalScope, InferenceMAX, llama-bench, "
+    .. "llama-batched-bench, Ollama or MLX, nor metrics or a log of a server")
 end
 
 local function json_runs(text, path)
@@ -95,6 +95,17 @@ local function json_runs(text, path)
   refuse_unknown(path)
 end
 
+-- Tools that time whole answers of any HTTP server, by how their reports begin or what is in them.
+local http_tools = { { "a table of Locust", "^\"?Type\"?,\"?Name\"?,\"?Request Count" },
+  { "perf_analyzer", "^\"?Concurrency\"?,\"?Inferences/Second" }, { "wrk", "Running %d+%a+ test @ http" },
+  { "ab", "This is ApacheBench" }, { "hey", "Requests/sec:.*Response time histogram:" }, { "k6", "http_req_duration" } }
+
+local function http_tool(text)
+  for _, tool in ipairs(http_tools) do
+    if text:find(tool[2]) then return tool[1] end
+  end
+end
+
 -- What says neither lengths nor load, by what it is.
 local function refuse_by_name(text, path)
   local head = text:sub(1, 4000)
@@ -112,9 +123,12 @@ local function refuse_by_name(text, path)
     core.refuse(path, "what guidellm prints, or its YAML; `guidellm benchmark --output-path FILE.json` can be read")
   elseif head:find("<html", 1, true) or head:find("<!DOCTYPE", 1, true) then
     core.refuse(path, "a page of HTML; the file that the benchmark saved beside it (JSON, CSV) can be read")
-  elseif head:find "^\"?Type\"?,\"?Name\"?,\"?Request Count" then
-    core.refuse(path, "a table of Locust, which times whole answers and says neither their lengths nor how many ran "
-      .. "together; `vllm bench serve --save-result` does")
+  elseif http_tool(head) then
+    core.refuse(path, ("of %s, which times whole answers and knows no tokens; `vllm bench serve --save-result` does"
+      ):format(http_tool(head)))
+  elseif head:find "input_num_turns" then
+    core.refuse(path, "of vLLM's benchmark of conversations, whose prompts share what came before them; no plan "
+      .. "predicts that. `vllm bench serve --save-result` measures what one does")
   elseif head:find "Avg latency: [%d.]+ seconds" then
     core.refuse(path, "what `vllm bench latency` printed; --output-json FILE writes a file that can be read")
   elseif head:find "^%s*arrival_s" or head:find "ContextTokens" or head:find "num_prefill_tokens" then
@@ -127,7 +141,7 @@ local function printed_runs(text, path)
   if printed.is(text) then return printed.runs(text, path) end
   if servers.is_log(text) then return { servers.log_run(text, path) } end
   local run = trtllm.text_run(text, path) or vllm.throughput_text_run(text, path)
-    or llama_server.text_run(text, path)
+    or one_by_one.text_run(text, path)
   return run and { run } or lmdeploy.text_runs(text, path)
 end
 
@@ -164,6 +178,9 @@ local function settle(run)
   end
   run.num_prompts = run.num_prompts or done
   if not run.tpot_s and run.itl_s and run.itl_s > 0 then run.tpot_s = run.itl_s end
+  if not run.tpot_s and run.ttft_s and run.e2e_s and run.output_tokens and run.output_tokens > 1 then
+    run.tpot_s = (run.e2e_s - run.ttft_s) / (run.output_tokens - 1)
+  end
   if run.max_concurrency and run.max_concurrency < 1 then run.max_concurrency = nil end
   if run.tpot_s == 0 then run.tpot_s = nil end
   return run

@@ -200,6 +200,9 @@ local function take(plan, run, result, state, opt)
     remark("it does not say the lengths of its %s; the plan's are assumed", run.prompt_tokens and "answers" or
       run.output_tokens and "prompts" or "requests")
   end
+  if not concurrency_of(run) and run.kind ~= "latency" and run.kind ~= "throughput" then
+    remark("it does not say how many requests ran together; the plan's %d are assumed", predicted.workload.batch_size)
+  end
   if (run.failed or 0) > 0 then remark("%d requests failed", run.failed) end
   if predicted.how then remark("%d requests in flight, %s", predicted.workload.batch_size, predicted.how) end
   if run.weights then remark("its weights are '%s'; rows differ where the plan's bits do", run.weights) end

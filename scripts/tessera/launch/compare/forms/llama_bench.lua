@@ -1,5 +1,6 @@
 -- What llama-bench writes, as JSON, JSON lines, CSV, Markdown or SQL: rates of one request, of prompts (pp512) and of
--- answers (tg128). A prompt's rate and an answer's make one run.
+-- answers (tg128). A prompt's rate and an answer's make one run; an answer behind so many tokens (tg128 @ d4096) is one
+-- of its own, and a prompt behind some is left out, since no plan reads one in two parts.
 
 local core = require "tessera.core"
 local csv = require "tessera.launch.compare.forms.csv"
@@ -92,10 +93,10 @@ local function runs_of(rows, path)
   end
   local paired = {}
   for _, row in ipairs(rows) do
-    if row.prompt > 0 and row.output == 0 then
+    if row.prompt > 0 and row.output == 0 and row.depth == 0 then
       local answer
       for _, each in ipairs(answers) do
-        if each.file == row.file and each.model == row.model and each.depth == row.depth then
+        if each.file == row.file and each.model == row.model and each.depth == 0 then
           answer = answer or each
         end
       end
@@ -113,8 +114,8 @@ end
 local function told_apart(rows, path)
   local runs = runs_of(rows, path)
   if #runs == 0 then
-    core.refuse(path, "llama-bench's rows of prompts and answers together (-pg), which say neither time alone; -p 512 "
-      .. "-n 128 measures them apart")
+    core.refuse(path, "llama-bench's rows of prompts and answers together (-pg), or of prompts behind others (-d) "
+      .. "alone, which no plan predicts; -p 512 -n 128 measures what one does")
   end
   return runs
 end

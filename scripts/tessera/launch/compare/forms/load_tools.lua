@@ -1,5 +1,5 @@
--- What guidellm, genai-perf, aiperf, LLMPerf and inference-perf write, as JSON and as CSV: statistics by the name of a
--- metric.
+-- What guidellm, genai-perf, aiperf, LLMPerf, inference-perf, EvalScope and InferenceMAX write, as JSON and as CSV:
+-- statistics by the name of a metric.
 
 local csv = require "tessera.launch.compare.forms.csv"
 local names = require "tessera.launch.compare.forms.names"
@@ -66,9 +66,6 @@ local function llmperf_run(json, path)
     output_tokens = value "number_output_tokens_mean" or tonumber(json.mean_output_tokens),
     max_concurrency = tonumber(json.num_concurrent_requests), completed = value "num_completed_requests",
     throughput_tok_s = value "mean_output_throughput_token_per_s" }
-  if run.ttft_s and run.e2e_s and run.output_tokens and run.output_tokens > 1 then
-    run.tpot_s = (run.e2e_s - run.ttft_s) / (run.output_tokens - 1)
-  end
   return run
 end
 
@@ -82,6 +79,27 @@ local function inference_perf_run(json, path)
   run.request_per_s, run.throughput_tok_s = rates.requests_per_sec, rates.output_tokens_per_sec
   run.max_concurrency = run.e2e_s and run.request_per_s and run.e2e_s * run.request_per_s or nil -- Little's law
   return run
+end
+
+-- EvalScope's summary: "Average time to first token (s)", "Average input tokens per request".
+local function evalscope_run(json, path)
+  local flat = {}
+  for key, value in pairs(json) do
+    key = key:gsub(" per request$", ""):gsub("^Succeed ", "Successful "):gsub("^Average latency", "Request latency")
+    flat[key] = value
+  end
+  flat["Total requests"] = nil -- with those that failed
+  local run = { kind = "serve", path = path, tool = "EvalScope", model = json.Model or json.model }
+  add_metrics(run, flat)
+  if (run.rate_per_s or 0) <= 0 then run.rate_per_s = nil end -- -1: as fast as they are answered
+  return run
+end
+
+-- A row of InferenceMAX: means in seconds, rates for each GPU.
+local function inferencemax_run(json, path)
+  return { kind = "serve", path = path, tool = "InferenceMAX", model = json.model,
+    max_concurrency = tonumber(json.conc), prompt_tokens = tonumber(json.isl), output_tokens = tonumber(json.osl), ttft_s = tonumber(json.mean_ttft),
+    tpot_s = tonumber(json.mean_tpot), e2e_s = tonumber(json.mean_e2el) }
 end
 
 --- Runs of a decoded document; nil where it is of none of these tools, and why where it is what they cannot say it in.
@@ -106,6 +124,17 @@ function M.runs(json, path)
     run.max_concurrency = find(json.input_config, "concurrency", "number", 6)
     run.rate_per_s = find(json.input_config, "request_rate", "number", 6)
     return { run }
+  end
+  if json["Time taken for tests (s)"] ~= nil then return { evalscope_run(json, path) } end
+  if json.tput_per_gpu ~= nil and json.conc ~= nil then return { inferencemax_run(json, path) } end
+  if type(json[1]) == "table" and json[1].request_output_throughput_token_per_s ~= nil then
+    return nil, "LLMPerf's list of single answers; the file beside it that ends in _summary.json has the means"
+  end
+  if type(json.choices) == "table" and type(json.usage) == "table" then
+    return nil, "an answer of an OpenAI interface, which says no times; `vllm bench serve --save-result` takes them"
+  end
+  if type(json.metrics) == "table" and json.metrics.http_req_duration then
+    return nil, "of k6, which times whole answers and knows no tokens; `vllm bench serve --save-result` does"
   end
   if json.results_ttft_s_mean ~= nil then return { llmperf_run(json, path) } end
   if type(json.load_summary) == "table" and type(json.successes) == "table"

@@ -41,8 +41,20 @@ local lines = {
   ["Number of concurrent requests"] = { "max_concurrency", 1 },
 }
 
+-- What its older gptManagerBenchmark prints, "[BENCHMARK] avg_time_to_first_token(ms) 203.00", which has no lengths.
+local function manager_run(text, path)
+  local function value(name) return tonumber(text:match("%[BENCHMARK%] " .. name .. "%(.-%) ([%d.]+)")) end
+  local run = { kind = "serve", path = path, tool = "gptManagerBenchmark",
+    completed = tonumber(text:match "%[BENCHMARK%] num_samples (%d+)"), request_per_s = value "seq_throughput",
+    throughput_tok_s = value "token_throughput", e2e_s = ms(value "avg_sequence_latency"),
+    ttft_s = ms(value "avg_time_to_first_token"), tpot_s = ms(value "avg_inter_token_latency") }
+  if not (run.throughput_tok_s or run.tpot_s) then without_latencies(path) end
+  return run
+end
+
 --- The run of what it printed; nil where the text is none of it.
 function M.text_run(text, path)
+  if text:find("[BENCHMARK] num_samples", 1, true) then return manager_run(text, path) end
   local is_one = text:find("PERFORMANCE OVERVIEW", 1, true) and text:find("Total Output Throughput", 1, true)
   if not is_one then return nil end
   local run = { kind = "serve", path = path, tool = "trtllm-bench", model = text:match "Model:%s+(%S+)" }

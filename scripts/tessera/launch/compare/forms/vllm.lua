@@ -84,10 +84,24 @@ local function one_batch(json, path)
   }
 end
 
+-- SGLang's bench_one_batch_server: one batch by HTTP; what its first token leaves of the whole is its steps.
+local function one_batch_server(json, path)
+  local batch, output = number_at(json, "batch_size", path, 1), number_at(json, "output_len", path, 1)
+  return {
+    kind = "serve", path = path, completed = batch, max_concurrency = batch, num_prompts = batch,
+    prompt_tokens = number_at(json, "input_len", path, 1), output_tokens = output,
+    ttft_s = tonumber(json.last_ttft) or tonumber(json.ttft), e2e_s = number_at(json, "latency", path, 1e-9),
+    throughput_tok_s = batch * output / json.latency, model = json.model_path or json.model,
+  }
+end
+
 --- The run of an object; nil where it is of none of these.
 function M.run(json, path)
   if json.avg_latency ~= nil then return latency(json, path) end
   if json.prefill_latency ~= nil and json.batch_size ~= nil then return one_batch(json, path) end
+  if json.latency ~= nil and json.batch_size ~= nil and json.input_len ~= nil then
+    return one_batch_server(json, path)
+  end
   if json.tokens_per_second ~= nil and json.requests_per_second ~= nil and json.elapsed_time ~= nil then
     return throughput(json, path)
   end
