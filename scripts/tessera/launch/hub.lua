@@ -121,6 +121,14 @@ function M.id_within(typed)
   return is_id(id) and id or nil
 end
 
+--- What clients call the model: the id or the name as it was typed, as servers answer to what they were started with;
+--- the model's own name where a file or folder was named, or nothing else.
+function M.served_name(model)
+  local typed = M.typed(model)
+  if not typed or M.is_folder(typed) or M.is_gguf(typed) then return model.name end
+  return M.id_within(typed) or typed
+end
+
 --- The id that a copy of another format was made from, as far as its name is that of the model's sheet; else nil.
 function M.made_from(model)
   local id, typed = sheet_id(model), M.typed(model)

@@ -170,7 +170,7 @@ end
 local function options_of(layout, engine, index, weights)
   local cache, limits = cache_types[engine.kv_bitwidth], engine.limits
   local options = {
-    { "--model", weights.id }, { "--alias", layout.model.name },
+    { "--model", weights.id }, { "--alias", hub.served_name(layout.model) },
     { "--n-gpu-layers", gpu_layers(layout, engine) },
     { "--cache-type-k", cache }, { "--cache-type-v", cache },
     { "--parallel", limits.max_num_seqs }, { "--ctx-size", limits.ctx_size }, { "--batch-size", 2048 },

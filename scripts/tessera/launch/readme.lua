@@ -1,6 +1,7 @@
 -- README.md of a launch folder: what to run in which order, and what of the plan the runtime cannot honour.
 
 local common = require "tessera.launch.common"
+local hub = require "tessera.launch.hub"
 local limits = require "tessera.launch.limits"
 
 local M = {}
@@ -88,7 +89,7 @@ function M.text(layout, parts, opt)
       opt.version and " " .. opt.version or ""),
     "",
     made_by(layout),
-    ("It takes %s."):format(limits.text(opt.limits)),
+    ("It takes %s. Clients call the model `%s`."):format(limits.text(opt.limits), plain(hub.served_name(layout.model))),
     "",
     "## Steps",
     "",

@@ -3,6 +3,7 @@
 local checkpoint = require "tessera.launch.checkpoint"
 local common = require "tessera.launch.common"
 local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local layouts = require "tessera.launch.layout"
 local server_limits = require "tessera.launch.limits"
 local obstacles = require "tessera.launch.obstacles"
@@ -72,7 +73,7 @@ end
 local function shared_options(layout, engine, weights)
   local serving, sizes = engine.serving or {}, sizes_of(engine)
   local options = {
-    { "--served-model-name", layout.model.name },
+    { "--served-model-name", hub.served_name(layout.model) },
     { "--tensor-parallel-size", sizes.tensor_parallel },
     { "--pipeline-parallel-size", #engine.stages },
     { "--dtype", shared_dtype(layout, engine) },

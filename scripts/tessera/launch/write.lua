@@ -2,6 +2,7 @@
 
 local common = require "tessera.launch.common"
 local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local layouts = require "tessera.launch.layout"
 local platforms = require "tessera.launch.platforms"
 local readme = require "tessera.launch.readme"
@@ -94,7 +95,7 @@ end
 -- Files of a runtime that has servers.
 local function server_files(layout, runtime, limits, kind, opt)
   local parts, files = {}, {}
-  check_name(layout.model.name)
+  check_name(hub.served_name(layout.model))
   for i = 1, #layout.engines do
     parts[i] = runtime.engine(layout, i, opt)
     for _, node in ipairs(parts[i].nodes) do

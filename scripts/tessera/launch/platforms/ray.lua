@@ -3,6 +3,7 @@
 
 local containers = require "tessera.launch.platforms.containers"
 local core = require "tessera.core"
+local hub = require "tessera.launch.hub"
 local yaml = require "tessera.launch.yaml"
 local map = yaml.map
 
@@ -71,7 +72,8 @@ end
 
 local function configuration(layout, part)
   return {
-    { "model_loading_config", map { { "model_id", layout.model.name }, { "model_source", part.weights.id } } },
+    { "model_loading_config", map { { "model_id", hub.served_name(layout.model) },
+      { "model_source", part.weights.id } } },
     { "engine_kwargs", map(engine_arguments(part.nodes[1])) },
     { "placement_group_config", map { { "bundles", bundles(part) },
       { "strategy", #part.spans == 1 and "STRICT_PACK" or "PACK" } } },
