@@ -115,7 +115,8 @@ describe("a trace", function()
   it("is refused by what it is", function()
     for bytes, words in pairs {
       ["\31\139\8\0"] = "compressed by gzip; `gunzip -k`", ["\40\181\47\253\0"] = "zstd", ["PK\3\4"] = "zip archive",
-      ["PAR1xx"] = "Parquet", ["\128\4\149"] = "a pickle of Python", ["SQLite format 3\0"] = "SQLite", [""] = "empty", ["a,b\n"] = "no columns of prompt",
+      ["PAR1xx"] = "Parquet", ["\128\4\149"] = "a pickle of Python",
+      ["SQLite format 3\0"] = "SQLite", [""] = "empty", ["a,b\n"] = "no columns of prompt",
       ["arrival_s,prompt_tokens,output_tokens\n"] = "no requests in it",
       ["{}\n"] = "objects without any number",
       ['{"arrival_s": 0, "input_length": 9e99, "output_length": 1, "hash_ids": [1]}\n'] = "an integer in",

@@ -285,7 +285,8 @@ Command parse_command_line(int argc, char** argv) {
   CLI::App* repl = app.add_subcommand("repl");
   CLI::App* list = app.add_subcommand("list");
   CLI::App* topic = app.add_subcommand("help");
-  topic->add_option("TOPIC", command.topic);
+  Words topic_words;  // "tessera bench" is one
+  topic->add_option("TOPIC", topic_words);
   CLI::App* build = app.add_subcommand("version");
   build->add_flag("--kernels", command.kernels);
   for (CLI::App* plain : {repl, list, topic, build}) plain->add_flag("-h,--help", help);
@@ -313,6 +314,7 @@ Command parse_command_line(int argc, char** argv) {
     throw UsageError{describe(error, words, app)};
   }
   command.settings.strict = !no_strict;
+  command.topic = join(topic_words, " ");
   if (help)
     command.verb = Verb::help;
   else if (version || *build)

@@ -2,6 +2,7 @@
 -- where no batch is asked for.
 
 local core = require "tessera.core"
+local cost = require "tessera.cost"
 local device_types = require "tessera.planning.device_types"
 local host = require "tessera.host"
 local launch_flags = require "tessera.cli.launch_flags"
@@ -219,12 +220,12 @@ local function frontier_text(frontier)
     "layout" } }), picture:text(math.min(terminal.limit() or 80, 80)))
 end
 
--- Types of a cluster that vLLM's launch files do not cover: those of other vendors.
+-- Types of a cluster that vLLM's launch files do not cover: neither of CUDA nor in vLLM's kernel set of ROCm.
 local function of_others(cluster)
   local names = {}
   for _, own in ipairs(device_types(core.cluster(cluster))) do
-    local capability = own.device.compute_capability or 0
-    if capability < 2 then names[#names + 1] = own.name end -- of CUDA, as the launch rules have it
+    local is_cuda = (own.device.compute_capability or 0) >= 2 -- as the launch rules have it
+    if not (is_cuda or cost.kernel("vllm_rocm", own.device, 16)) then names[#names + 1] = own.name end
   end
   return names
 end
@@ -237,7 +238,8 @@ local function answer(given, asked)
   asked.runtime = "tessera"
   local options, why = ts.plan_serving(asked)
   if not options then return nil, why end
-  local how = no_cpu(core.cluster(asked.cluster)) and "this is what the kernels do"
+  local how = no_cpu(core.cluster(asked.cluster))
+    and "this is what the kernels do; --launch llama.cpp starts servers there"
     or "--save PLAN and `tessera execute PLAN` run it here"
   local note = ("vLLM's launch files do not cover %s: %s"):format(table.concat(others, ", "), how)
   options.quality_note = options.quality_note and note .. "; " .. options.quality_note or note

@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local cost = require "tessera.cost"
 local host = require "tessera.host"
+local hub = require "tessera.launch.hub"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
 
@@ -176,6 +177,24 @@ local function print_lines(rows, others)
   end
 end
 
+-- What the model is, whatever it runs on: sizes, and what its own weights are.
+local function facts_of(model)
+  local stored = hub.birth_of(hub.id_of(model))
+  return { num_parameters = model.num_parameters, num_active_parameters = model.num_active_parameters,
+    kv_bytes_per_token = model:kv_bytes_per_token(), stored_bits = stored and stored.bitwidth or model.checkpoint_bits,
+    stored_as = stored and stored.name or model.checkpoint_format }
+end
+
+local function say_facts(model)
+  local facts = facts_of(model)
+  local active = facts.num_active_parameters < facts.num_parameters
+    and (", %.4g B of them for a token"):format(facts.num_active_parameters / 1e9) or ""
+  local stored = facts.stored_as and ("; its weights are stored as %s%s, and more bits than that hold no more"):format(
+    facts.stored_as, facts.stored_bits and (" (%g bits)"):format(facts.stored_bits) or "") or ""
+  terminal.say(terminal.wrapped(("%s: %.4g B parameters%s; %s of KV cache a token at 16 bits%s\n"):format(model.name,
+    facts.num_parameters / 1e9, active, core.format_bytes(facts.kv_bytes_per_token), stored)))
+end
+
 local function settings(model, given)
   return ("%d request%s of %d tokens"):format(given.batch_size, given.batch_size == 1 and "" or "s",
     given.context_tokens), model.name
@@ -193,7 +212,7 @@ local function of_device(model, device, bitwidth, given)
     print(("%s on %s, %s"):format(name, device.name, what))
     for _, row in ipairs(rows) do terminal.say(terminal.wrapped("  " .. sentence(row, device) .. "\n")) end
   end
-  return { model = model.name, device = device.name, context_tokens = given.context_tokens,
+  return { model = model.name, facts = facts_of(model), device = device.name, context_tokens = given.context_tokens,
     batch_size = given.batch_size, rows = rows }, any
 end
 
@@ -213,8 +232,8 @@ end
 local function of_all(model, given)
   local rows, others = lines_of(model, given)
   if host.json then
-    host.set_result { model = model.name, context_tokens = given.context_tokens, batch_size = given.batch_size,
-      rows = rows, others = others }
+    host.set_result { model = model.name, facts = facts_of(model), context_tokens = given.context_tokens,
+      batch_size = given.batch_size, rows = rows, others = others }
   else
     local what, name = settings(model, given)
     print(("%s, %s; on one: bits that fit on one"):format(name, what))
@@ -233,6 +252,7 @@ function M.main(given)
     core.raise("usage", ("--context-tokens %d is more than the %d that %s can have"):format(given.context_tokens,
       model.max_context_tokens, model.name), "--context-tokens")
   end
+  if not host.json then say_facts(model) end
   local any
   if #devices > 0 then
     any = of_devices(model, devices, bitwidth, given)

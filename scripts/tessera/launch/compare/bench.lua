@@ -70,8 +70,8 @@ end
 
 local function refuse_unknown(path)
   core.refuse(path, "it is neither of `vllm bench serve --save-result`, `vllm bench latency --output-json`, SGLang, "
-    .. "trtllm-bench, LMDeploy, guidellm, genai-perf, aiperf, LLMPerf, inference-perf, EvalScope, InferenceMAX, llama-bench, "
-    .. "llama-batched-bench, Ollama or MLX, nor metrics or a log of a server")
+    .. "trtllm-bench, LMDeploy, guidellm, genai-perf, aiperf, LLMPerf, inference-perf, EvalScope, InferenceMAX, "
+    .. "llama-bench, llama-batched-bench, Ollama or MLX, nor metrics or a log of a server")
 end
 
 local function json_runs(text, path)

@@ -98,7 +98,8 @@ end
 -- A row of InferenceMAX: means in seconds, rates for each GPU.
 local function inferencemax_run(json, path)
   return { kind = "serve", path = path, tool = "InferenceMAX", model = json.model,
-    max_concurrency = tonumber(json.conc), prompt_tokens = tonumber(json.isl), output_tokens = tonumber(json.osl), ttft_s = tonumber(json.mean_ttft),
+    max_concurrency = tonumber(json.conc), prompt_tokens = tonumber(json.isl),
+    output_tokens = tonumber(json.osl), ttft_s = tonumber(json.mean_ttft),
     tpot_s = tonumber(json.mean_tpot), e2e_s = tonumber(json.mean_e2el) }
 end
 
