@@ -72,6 +72,11 @@ void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
   if (layer.latent_width.has_value() != layer.rope_width.has_value()) {
     refuse_shape(path("latent_width"), "latent attention has a latent_width and a rope_width");
   }
+  if (layer.idle_parameters.value_or(0) > layer.other_parameters) {
+    refuse_shape(
+        path("idle_parameters"),
+        fmt::format("{} of {} other_parameters", *layer.idle_parameters, layer.other_parameters));
+  }
   if (layer.tokens_per_entry && !layer.latent_width)
     refuse_shape(path("tokens_per_entry"), "entries are latents: a latent_width is missing");
   if (layer.rope_width) check_most(*layer.rope_width, 1, layer.head_dim - 1, path("rope_width"));
@@ -200,7 +205,9 @@ std::int64_t ModelShape::num_parameters() const {
 std::int64_t ModelShape::num_active_parameters() const {
   std::int64_t total = num_parameters();
   for (std::int64_t i = 0; i < num_layers; ++i) {
-    total -= layer(i).linear_parameters() - layer(i).active_linear_parameters();
+    const LayerShape& shape = layer(i);
+    total -= shape.linear_parameters() - shape.active_linear_parameters();
+    total -= shape.idle_parameters.value_or(0);
   }
   return total;
 }

@@ -264,6 +264,7 @@ TEST(ModelShapes, ExpertsOfGptOssHaveBiases) {
   // Biases of attention, norms, sinks; router and biases of 32 experts.
   EXPECT_EQ(model.layer(0).other_parameters,
             (4096 + 2 * 512 + 2880) + 2 * 2880 + 64 + 32 * (2880 + 1) + 32 * (2 * 2880 + 2880));
+  EXPECT_EQ(model.layer(0).idle_parameters, 28 * (2 * 2880 + 2880));
 }
 
 TEST(ModelShapes, GemmaAlternatesWindows) {
@@ -377,13 +378,13 @@ TEST(ModelJson, RefusesWhatIsNotAShape) {
     return std::string(test::error_of([&] { model_shape_from_json(json, "plan.json"); }).what());
   };
   EXPECT_THAT(latent(64, false), HasSubstr("a latent_width and a rope_width"));
-  EXPECT_THAT(message("layer_classes",
-                      [&good] {
-                        Json classes = good["layer_classes"];
-                        classes[0]["tokens_per_entry"] = 4;
-                        return classes;
-                      }()),
-              HasSubstr("entries are latents"));
+  const auto of_layer = [&](const char* key, std::int64_t value) {
+    Json classes = good["layer_classes"];
+    classes[0][key] = value;
+    return message("layer_classes", classes);
+  };
+  EXPECT_THAT(of_layer("tokens_per_entry", 4), HasSubstr("entries are latents"));
+  EXPECT_THAT(of_layer("idle_parameters", 1'000'000), HasSubstr("of 14336 other_parameters"));
   EXPECT_THAT(latent(256, true), HasSubstr("rope_width: 256 is outside [1, 255]"));
   EXPECT_THAT(message("hidden_size", 0), HasSubstr("hidden_size: 0 is outside [1, 16777216]"));
   EXPECT_THAT(message("token_embedding_parameters", -1), HasSubstr("outside [0"));

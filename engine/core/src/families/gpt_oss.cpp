@@ -26,6 +26,7 @@ void read_gpt_oss(Config& config, ModelShape& model) {
     const std::int64_t expert_bias = 2 * model.ffn_size + model.hidden_size;
     const std::int64_t router_bias = 1;
     layer.other_parameters += design.num_experts * (expert_bias + router_bias);
+    layer.idle_parameters = (design.num_experts - design.num_active_experts) * expert_bias;
     layer.other_parameters += model.num_heads;  // the sinks
     add_layer(model, layer);
   }

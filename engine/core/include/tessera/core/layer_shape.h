@@ -85,6 +85,8 @@ struct LayerShape {
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t other_parameters = 0;  ///< norms, biases, router: never quantised
+  /// Of these the biases of experts that a token does not visit; absent: none.
+  std::optional<std::int64_t> idle_parameters;
   std::optional<std::int64_t>
       attention_window;  ///< tokens seen by sliding-window attention; absent: all
   /// Multi-head latent attention (DeepSeek-V2, section 2.1): the cache keeps, per token and for all
@@ -185,6 +187,12 @@ struct Fields<LayerShape> {
           size_spec("head_dim", "Width of a head", {0, kHeadDimRange.high})),
       field<&LayerShape::other_parameters>(
           size_spec("other_parameters", "Norms, biases, router", kCountRange)),
+      field<&LayerShape::idle_parameters>(
+          {.name = "idle_parameters",
+           .doc = "Of these the biases of experts that a token does not visit",
+           .min = kCountRange.low,
+           .max = kCountRange.high,
+           .in_file = InFile::when_set}),
       field<&LayerShape::attention_window>({.name = "attention_window",
                                             .doc = "Sliding-window attention",
                                             .unit = "tokens",
