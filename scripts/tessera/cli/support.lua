@@ -1,6 +1,7 @@
 -- `tessera support`: whether a model fits on devices and runs there, by bitwidth, and how sure its times are; of a
 -- model alone, on which devices.
 
+local beside = require "tessera.models.beside"
 local core = require "tessera.core"
 local cost = require "tessera.cost"
 local host = require "tessera.host"
@@ -259,6 +260,7 @@ function M.main(given)
   else
     any = of_all(model, given)
   end
+  if not host.json then terminal.say(terminal.wrapped(beside(model))) end
   return any and 0 or 3
 end
 
