@@ -140,6 +140,7 @@ std::vector<std::string> folders() {
           "gguf/falcon_h1",
           "gguf/jamba",
           "gguf/llama4",
+          "gguf/nemotron_h",
           "gguf/nemotron_h_moe"};
 }
 
