@@ -291,17 +291,6 @@ describe("ts.deployment", function()
     assert.truthy(tostring(served):find("1 of 1", 1, true))
   end)
 
-  it("keeps room for a model's own next-token layers where they draft", function()
-    local model = ts.model "glm-4.5-air"
-    local function cache_bytes(method)
-      local replica = ts.deployment { model = model, cluster = "2xH200-141G", tensor_parallel = 2, bitwidths = { 16 },
-        engine = { speculative = { method = method } } }.replicas[1]
-      return replica.kv_tokens * model:kv_bytes_per_token()
-    end
-    local block_bytes = 16 * model:kv_bytes_per_token()
-    assert.near(2 * model.next_token_parameters, cache_bytes "ngram" - cache_bytes "mtp", 2 * block_bytes)
-  end)
-
   it("has engines that come, go and share devices", function()
     local function ends(pools)
       local served, list = ts.serve(ts.deployment { step_cost = { base_s = 1 }, pools = pools,

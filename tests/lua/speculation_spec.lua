@@ -145,4 +145,15 @@ describe("drafts of the simulator", function()
     assert.near(2.2, served.accepted_length, 0.25)
     assert.near(0.4, served.acceptance_ratio, 0.08)
   end)
+
+  it("keeps room for a model's own next-token layers where they draft", function()
+    local model = ts.model "glm-4.5-air"
+    local function cache_bytes(method)
+      local replica = ts.deployment { model = model, cluster = "2xH200-141G", tensor_parallel = 2, bitwidths = { 16 },
+        engine = { speculative = { method = method } } }.replicas[1]
+      return replica.kv_tokens * model:kv_bytes_per_token()
+    end
+    local block_bytes = 16 * model:kv_bytes_per_token()
+    assert.near(2 * model.next_token_parameters, cache_bytes "ngram" - cache_bytes "mtp", 2 * block_bytes)
+  end)
 end)
