@@ -90,8 +90,10 @@ describe("tessera compare --metrics", function()
       assert.equal(0, status, err)
       return core.from_json(out).rows
     end
-    local live, file = rows("--metrics", address), rows(support.temporary(get ""))
+    local saved = support.temporary(get "")
+    local live, file = rows("--metrics", address), rows(saved)
     assert.equal(#file, #live)
+    assert.same(file, rows("--metrics", saved))
     local seen = {}
     for i, row in ipairs(live) do
       assert.equal(address, row.file)
@@ -104,5 +106,12 @@ describe("tessera compare --metrics", function()
     local status, _, err = host.run_program({ host.program, "compare", path, "--metrics", address .. "/missing" }, "")
     assert.not_equal(0, status)
     assert.matches("status 404", err)
+    for words, message in pairs { ["--metrics /no/such"] = "no file, and no URL as in", [""] = "name a plan and" } do
+      local given = { host.program, "compare", path }
+      for word in words:gmatch "%S+" do given[#given + 1] = word end
+      status, _, err = host.run_program(given, "")
+      assert.not_equal(0, status)
+      assert.matches(message, err, nil, true)
+    end
   end)
 end)

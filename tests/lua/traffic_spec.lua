@@ -151,3 +151,20 @@ describe("ts.simulate of a distribution", function()
     end)
   end)
 end)
+
+describe("ts.max_rate", function()
+  it("looks for the rate of traffic that says none, as of traffic that says one", function()
+    local deployment = ts.deployment { model = "opt-1.3b", cluster = "1xL4" }
+    local options = { slo = { ttft_s = { p99 = 1 }, tpot_s = { p99 = 0.05 } }, tolerance = 0.05 }
+    local function found(rate_per_s)
+      local traffic = { rate_per_s = rate_per_s, num_requests = 200, prompt_tokens = 300, output_tokens = 30, seed = 1 }
+      local rate = ts.max_rate(deployment, traffic, options).rate_per_s
+      assert.equal(rate_per_s, traffic.rate_per_s)
+      return rate
+    end
+    local unsaid = found()
+    assert.is_true(unsaid > 0)
+    assert.equal(unsaid, found(1))
+    assert.near(1, found(3) / unsaid, 0.11)
+  end)
+end)

@@ -64,7 +64,10 @@ end
 
 -- What a running server says of itself, or a file of it.
 local function metrics_of(place)
-  if not place:find "://" and core.file_kind(place) == "file" then return core.read_file(place) end
+  if not place:find "://" then
+    if core.file_kind(place) == "file" then return core.read_file(place) end
+    core.refuse(place, "no file, and no URL as in http://host:8000/metrics")
+  end
   return host.http_get(place, "/metrics", 10, 16 * 2 ^ 20)
 end
 
