@@ -22,6 +22,11 @@ Violation violation(const char* constraint, std::string message) {
 bool is_part(const Problem& whole, const PipelinePlan& replica) {
   const BatchProblem* part = replica.problem.batch();
   if (part == nullptr) return false;
+  const std::vector<std::int32_t>& bitwidths = whole.batch()->bitwidths;
+  const auto is_candidate = [&](std::int32_t bits) {
+    return std::ranges::find(bitwidths, bits) != bitwidths.end();
+  };
+  if (!std::ranges::all_of(part->bitwidths, is_candidate)) return false;
   const std::vector<std::size_t> devices(replica.devices->begin(), replica.devices->end());
   Problem expected = on_devices(whole, devices, part->workload.batch_size);
   expected.batch()->mesh = part->mesh;
@@ -29,6 +34,7 @@ bool is_part(const Problem& whole, const PipelinePlan& replica) {
   expected.batch()->kv_bitwidth = part->kv_bitwidth;
   expected.batch()->kernel_set = part->kernel_set;
   expected.batch()->attention = part->attention;
+  expected.batch()->bitwidths = part->bitwidths;  // those of one kind of checkpoint
   return LoweredProblem(std::move(expected)) == replica.problem;
 }
 

@@ -349,6 +349,18 @@ describe("replicas", function()
     end)
   end)
 
+  it("may be of one kind of checkpoint, which has fewer bitwidths than the problem", function()
+    local plan = assert(ts.plan(ts.problem { model = "llama-3.1-405b", cluster = "2x(8xH100-80G)", runtime = "vllm",
+      quality = require("tessera.solver").default_quality(),
+      workload = { prompt_tokens = 512, output_tokens = 100, batch_size = 16 } }))
+    assert.equal(2, #plan.replicas)
+    assert.is_true(#plan.replicas[1]:problem().bitwidths < #plan:problem().bitwidths)
+    assert.is_true(ts.check(plan))
+    local path = support.temporary()
+    plan:save(path)
+    assert.near(ts.simulate(plan).total_s, ts.simulate(ts.load_plan(path)).total_s, 1e-9)
+  end)
+
   it("say why there is none", function()
     declines("infeasible", "",
       ts.plan(ts.problem(support.settled { model = "opt-66b", cluster = "2xT4-16G" }), { replicas = 2 }))
