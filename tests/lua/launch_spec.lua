@@ -114,16 +114,6 @@ describe("plan:export vllm", function()
     assert.matches("micro%-batches", script(path, "README.md"))
   end)
 
-  it("answers to the name that was typed", function()
-    local id = "meta-llama/Llama-3.1-8B-Instruct"
-    for typed, served in pairs { ["llama3.1:8b"] = "llama3.1:8b", ["https://huggingface.co/" .. id] = id } do
-      local path, plan = fresh(), { model = typed, cluster = "1xA100-80G", tensor_parallel = 1 }
-      assert(plan_of(plan, { stage("A100-80G", 32, 16) }):export("vllm", path))
-      assert.equal(served, ts.load_launch(path).engines[1].options["--served-model-name"])
-      assert.matches("call the model `" .. served .. "`", script(path, "README.md"), 1, true)
-    end
-  end)
-
   it("joins nodes by Ray where the version has no other way, or nodes differ", function()
     local path = fresh()
     assert(two_nodes():export("vllm", path, { version = "0.10.0" }))

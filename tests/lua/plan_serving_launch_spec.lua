@@ -269,3 +269,17 @@ describe("tessera capacity --launch", function()
       .. "launches it", err)
   end)
 end)
+
+describe("a launched server", function()
+  it("answers to the name that was typed", function()
+    local id = "meta-llama/Llama-3.1-8B-Instruct"
+    for typed, served in pairs { ["llama3.1:8b"] = "llama3.1:8b", ["https://huggingface.co/" .. id] = id,
+      ["llama-3.1-8b"] = "llama-3.1-8b" } do
+      local path = fresh()
+      assert(ts.plan(ts.problem(support.settled { model = typed, cluster = "1xA100-80G", bitwidths = { 16 },
+        kernel_set = "vllm" }))):export("vllm", path)
+      assert.equal(served, ts.load_launch(path).engines[1].options["--served-model-name"])
+      assert.matches("call the model `" .. served .. "`", read(path, "README.md"), 1, true)
+    end
+  end)
+end)
