@@ -127,11 +127,11 @@ struct Fields<lm::CalibrationRequest> {
                                           .max = 1e6,
                                           .as_option = AsOption::defaulted}),
       field<&R::sample_tokens, NotInFiles>({.name = "sample_tokens",
-                                            .doc = "Of each piece",
+                                            .doc = "Of each piece. Default: 512, or the model's "
+                                                   "context where that is less",
                                             .unit = "tokens",
                                             .min = 1,
-                                            .max = kTokensRange.high,
-                                            .as_option = AsOption::defaulted}),
+                                            .max = kTokensRange.high}),
       field<&R::with_hessian, NotInFiles>(
           {.name = "with_hessian",
            .doc = "With what gptq and the Hessian's indicators need",

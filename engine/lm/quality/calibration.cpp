@@ -110,20 +110,25 @@ class StatisticsFile {
   weights::SafetensorsWriter writer_;
 };
 
+constexpr std::int64_t kUsualSample = 512;  ///< tokens
+
 class Calibrator {
  public:
   Calibrator(const LanguageModel& model, const CalibrationRequest& request)
-      : model_(model), request_(request), layout_(layout_of(model.shape())) {
+      : model_(model),
+        request_(request),
+        sample_tokens_(request.sample_tokens.value_or(
+            std::min<std::int64_t>(kUsualSample, model.shape().max_context_tokens))),
+        layout_(layout_of(model.shape())) {
     check();
     tokens_ = tokens_of(request.input, model);
-    samples_ =
-        quality::pieces_of(tokens_, request.input.name, request.num_samples, request.sample_tokens,
-                           model.shape(), "num_samples or sample_tokens");
+    samples_ = quality::pieces_of(tokens_, request.input.name, request.num_samples, sample_tokens_,
+                                  model.shape(), "num_samples or sample_tokens");
   }
 
   Calibration run() {
     StatisticsFile file(request_.out, layout_, request_.with_hessian, metadata());
-    const Slots slots(model_, 1, request_.sample_tokens);
+    const Slots slots(model_, 1, sample_tokens_);
     const std::int64_t num_layers = model_.shape().num_layers;
     const std::int64_t at_once =
         request_.layers_at_once == 0 ? num_layers : request_.layers_at_once;
@@ -133,8 +138,8 @@ class Calibrator {
         file.append(key, finished(key, std::move(sums)));
     }
     file.finish();
-    return {static_cast<std::int64_t>(layout_.inputs.size()),
-            request_.num_samples * request_.sample_tokens, watch_.seconds()};
+    return {static_cast<std::int64_t>(layout_.inputs.size()), request_.num_samples * sample_tokens_,
+            watch_.seconds()};
   }
 
  private:
@@ -143,7 +148,7 @@ class Calibrator {
     quality::check_writes_no_input(request_.out, model_);
     for (const auto& [name, value, low] :
          {std::tuple{"num_samples", request_.num_samples, 1},
-          std::tuple{"sample_tokens", request_.sample_tokens, 1},
+          std::tuple{"sample_tokens", sample_tokens_, 1},
           std::tuple{"layers_at_once", request_.layers_at_once, 0}}) {
       if (value < low) refuse(ErrorCode::out_of_range, name, "{} is less than {}", value, low);
     }
@@ -154,8 +159,8 @@ class Calibrator {
         {"format", "tessera.activation_statistics/1"},
         {"model", model_.shape().name},
         {"source", fmt::format("{}, {} pieces of {} tokens, tessera", request_.input.name,
-                               request_.num_samples, request_.sample_tokens)},
-        {"num_tokens", std::to_string(request_.num_samples * request_.sample_tokens)},
+                               request_.num_samples, sample_tokens_)},
+        {"num_tokens", std::to_string(request_.num_samples * sample_tokens_)},
         {"num_samples", std::to_string(request_.num_samples)}};
     for (const auto& [key, owner] : layout_.aliases)
       all["alias:" + prefix_of(key)] = prefix_of({key.first, owner});
@@ -184,7 +189,7 @@ class Calibrator {
         throw Error(ErrorCode::interrupted,
                     fmt::format("stopped after {} samples; nothing is written", num_run_));
       }
-      const SequenceStep step{sample, 0, slots.blocks(0, request_.sample_tokens), 1};
+      const SequenceStep step{sample, 0, slots.blocks(0, sample_tokens_), 1};
       model_.observe({&step, 1}, slots.cache(), see);
       ++num_run_;
       if (request_.progress) request_.progress(num_run_, total_runs());
@@ -210,6 +215,7 @@ class Calibrator {
 
   const LanguageModel& model_;
   const CalibrationRequest& request_;
+  std::int64_t sample_tokens_;
   Layout layout_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::span<const std::int32_t>> samples_;

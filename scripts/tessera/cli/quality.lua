@@ -59,9 +59,11 @@ end
 --- @param given table the flags; names: the model
 function M.main(given)
   local path = on_disk.path(given, "tessera quality", 1)
-  local quantised = given.bitwidths or given.plan
+  local quantised = given.bitwidths or given.plan or (given.kv_bitwidth or 16) < 16
+    or (given.activation_bitwidth or 16) < 16
   if given.reference and not quantised then
-    core.raise("usage", "--reference compares with the model as it is; give --bitwidths or --plan", "--reference")
+    core.raise("usage", "--reference compares with the model as it is; give --bitwidths, --plan, --kv-bitwidth or "
+      .. "--activation-bitwidth", "--reference")
   end
   local options = tables.of_flags(given, "lm:perplexity")
   options.text, options.reference, options.file = nil, nil, given.text

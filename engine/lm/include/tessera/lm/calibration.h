@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "tessera/lm/language_model.h"
@@ -13,9 +14,10 @@ namespace tessera::lm {
 /// Which text, and what of the inputs is kept.
 struct CalibrationRequest {
   TextInput input;
-  std::int64_t num_samples = 32;     ///< consecutive pieces from the text's start
-  std::int64_t sample_tokens = 512;  ///< in [1, max_context_tokens]
-  bool with_hessian = false;         ///< X^T X / num_tokens of every input: GPTQ
+  std::int64_t num_samples = 32;  ///< consecutive pieces from the text's start
+  /// In [1, max_context_tokens]; nothing: 512, or the model's context where that is less.
+  std::optional<std::int64_t> sample_tokens;
+  bool with_hessian = false;  ///< X^T X / num_tokens of every input: GPTQ
   /// The text is run again for each so many layers, whose sums alone are in memory; 0: once for
   /// all. Of SmolLM2-135M all Hessians are 400 MB.
   std::int64_t layers_at_once = 0;
