@@ -84,7 +84,7 @@ local function show(given, shape, found)
   terminal.say(ts.table(lines, { columns = columns }))
   if not found[1] or not found[1].roofline_ratio then return end
   terminal.say(terminal.wrapped(("%s at %s; call: median and range of %d repeats; GB/s: read from memory and written\n")
-    :format(given.kernel, shape, found[1].repeats) .. roofline.legend(found[1], worst)))
+    :format(given.kernel, shape, found[1].repeats) .. roofline.legend(found, worst)))
 end
 
 --- Prints a row for each version and number of threads; exit status.

@@ -116,7 +116,7 @@ local function show(asked, found)
     local worst = 0
     for _, row in ipairs(found) do worst = math.max(worst, row.nmse) end
     text = ("%s, %d token%s, %s"):format(asked.kernel, asked.tokens[1], asked.tokens[1] == 1 and "" or "s", text)
-      .. roofline.legend(found[1], worst)
+      .. roofline.legend(found, worst)
   end
   terminal.say(terminal.wrapped(text))
 end

@@ -18,13 +18,20 @@ function M.add(rows, peak_of)
 end
 
 --- A row's share of it, for a table.
-function M.text(row) return ("%.2g %% (%s)"):format(100 * row.roofline_ratio, row.bound_by) end
+function M.text(row)
+  local percent = 100 * row.roofline_ratio
+  return (percent < 99.5 and "%.2g %% (%s)" or "%.0f %% (%s)"):format(percent, row.bound_by)
+end
 
 --- What the share means, for below a table.
-function M.legend(row, worst_nmse)
+function M.legend(rows, worst_nmse)
+  local row, most = rows[1], 0
+  for _, each in ipairs(rows) do most = math.max(most, each.roofline_ratio or 0) end
+  local disturbed = most > 1 and "above 100 %: something else ran while the machine's rates were measured; measure "
+    .. "again when it is idle\n" or ""
   return ("roofline: the least time that this machine allows, over the time it took: %.3g GB/s of memory and %.4g "
     .. "GFLOP/s, measured now, what each core has while all are busy; checked against the same in double: NMSE at "
-    .. "most %.1g\n"):format(row.memory_bytes_per_s / 1e9, row.peak_flop_per_s / 1e9, worst_nmse)
+    .. "most %.1g\n"):format(row.memory_bytes_per_s / 1e9, row.peak_flop_per_s / 1e9, worst_nmse) .. disturbed
 end
 
 return M
