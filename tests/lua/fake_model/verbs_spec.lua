@@ -84,7 +84,7 @@ describe("tessera quality", function()
 
   it("refuses in one line", function()
     refused(2, "--text", { "quality", path })
-    refused(2, "give --bitwidths or --plan", { "quality", path, "--text", text, "--reference" })
+    refused(2, "give --bitwidths, --plan, --kv-bitwidth or", { "quality", path, "--text", text, "--reference" })
     refused(1, "/no/such", { "quality", path, "--text", "/no/such" })
     refused(2, "name a model", { "quality", "--text", text })
   end)
