@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local host = require "tessera.host"
+local http = require "tessera.http"
 local support = require "support"
 local ts = require "tessera"
 
@@ -46,13 +47,13 @@ describe("tessera compare --metrics", function()
     address = "http://127.0.0.1:" .. tostring(pipe:read "*l")
   end)
   teardown(function()
-    pcall(host.http_get, address .. "/stop", "/", 5, 1e6)
+    pcall(http.get, address .. "/stop", "/", 5, 1e6)
     pipe:close()
     support.remove_files()
   end)
 
   local function get(path, time_limit_s, max_bytes)
-    return host.http_get(address .. path, "/metrics", time_limit_s or 10, max_bytes or 1e5)
+    return http.get(address .. path, "/metrics", time_limit_s or 10, max_bytes or 1e5)
   end
 
   it("reads a page, whole or in chunks, /metrics where the URL has no path", function()
@@ -69,11 +70,11 @@ describe("tessera compare --metrics", function()
     support.raises("io", "no whole answer within 0.3 s", function() get("/slow", 0.3) end)
     assert.is_true(core.clock() - started < 3)
     support.raises("io", "nothing answers", function() get "/cut" end)
-    support.raises("io", "nothing answers", function() host.http_get("http://127.0.0.1:1", "/", 5, 10) end)
+    support.raises("io", "nothing answers", function() http.get("http://127.0.0.1:1", "/", 5, 10) end)
     for url, message in pairs { ["https://a/b"] = "https is not spoken", ["ftp://a"] = "a URL as in",
       ["http://"] = "a host belongs", ["http://a:b"] = "digits", ["http://u:p@a"] = "a URL as in",
       ["http://a\r\nX: y"] = "a URL as in" } do
-      local ok, why = pcall(host.http_get, url, "/", 1, 10)
+      local ok, why = pcall(http.get, url, "/", 1, 10)
       assert.is_false(ok)
       assert.matches(message, core.error_text(why), nil, true)
     end

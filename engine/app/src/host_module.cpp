@@ -12,7 +12,6 @@
 
 #include "drawings.h"
 #include "file_lock.h"
-#include "http_get.h"
 #include "list.h"
 #include "loads.h"
 #include "nvml.h"
@@ -385,18 +384,6 @@ int run_program(lua_State* L) {
   return 3;
 }
 
-/// http_get(url, path, time_limit_s, max_bytes): what it answers; see http_get.h.
-int http_get_text(lua_State* L) {
-  constexpr double kLongest = 3600, kMostBytes = 1 << 30;
-  lua_kit::push_text(
-      L, http_get(lua_kit::check_text(L, 1, "tessera.host.http_get.url"),
-                  lua_kit::check_text(L, 2, "tessera.host.http_get.path"),
-                  lua_kit::check_number(L, 3, "tessera.host.http_get.time_limit_s", 0, kLongest),
-                  static_cast<std::size_t>(lua_kit::check_number(
-                      L, 4, "tessera.host.http_get.max_bytes", 1, kMostBytes))));
-  return 1;
-}
-
 /// lock_file(path): true, or false and who has it; see file_lock.h.
 int lock(lua_State* L) {
   const auto holder = lock_file(lua_kit::check_text(L, 1, "tessera.host.lock_file.path"));
@@ -486,7 +473,6 @@ void open_host_module(Host& host) {
                             {"lock_file", guarded<lock>},
                             {"unlock_file", guarded<unlock>},
                             {"nvml", guarded<nvml>},
-                            {"http_get", guarded<http_get_text>},
                             {"run_program", guarded<run_program>}});
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.host");

@@ -80,6 +80,17 @@ int check(lua_State* L) {
   return 0;
 }
 
+/// get(url, path, time_limit_s, max_bytes): what it answers; see Module::get.
+int get(lua_State* L) {
+  constexpr double kLongest = 3600, kMostBytes = 1 << 30;
+  const std::string url = lua_kit::check_text(L, 1, "tessera.http.get.url");
+  const std::string path = lua_kit::check_text(L, 2, "tessera.http.get.path");
+  const double limit_s = lua_kit::check_number(L, 3, "tessera.http.get.time_limit_s", 0, kLongest);
+  const double bytes = lua_kit::check_number(L, 4, "tessera.http.get.max_bytes", 1, kMostBytes);
+  lua_kit::push_text(L, http::module().get(url, path, limit_s, static_cast<std::size_t>(bytes)));
+  return 1;
+}
+
 /// What came of it as ts.serve gives it, or nothing where no request came.
 void push_record(lua_State* L, serving::Served record, const std::string& name) {
   if (record.log.requests.empty()) return lua_pushnil(L);
@@ -172,6 +183,7 @@ const OptionTable& server_options() {
 void register_http(lua_State* L) {
   lua_kit::register_module(L, "tessera.http",
                            {{"check", lua_kit::guarded<check>},
+                            {"get", lua_kit::guarded<get>},
                             {"option_names", lua_kit::guarded<option_names>},
                             {"serve", lua_kit::guarded<serve>},
                             {"serve_stages", lua_kit::guarded<serve_stages>}});

@@ -1,3 +1,4 @@
+#include "get.h"
 #include "serve.h"
 #include "tessera/lm/module_entry.h"
 
@@ -10,6 +11,10 @@ class HttpModule final : public Module {
     http::check(options, has_key);
   }
   std::string serve(const ServeRequest& request) const override { return http::serve(request); }
+  std::string get(const std::string& url, const std::string& path, double time_limit_s,
+                  std::size_t max_bytes) const override {
+    return http::get(url, path, time_limit_s, max_bytes);
+  }
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 local compare = require "tessera.launch.compare"
 local core = require "tessera.core"
 local host = require "tessera.host"
+local http = require "tessera.http"
 local stream = require "tessera.cli.stream"
 local terminal = require "tessera.terminal"
 local ts = require "tessera"
@@ -68,7 +69,13 @@ local function metrics_of(place)
     if core.file_kind(place) == "file" then return core.read_file(place) end
     core.refuse(place, "no file, and no URL as in http://host:8000/metrics")
   end
-  return host.http_get(place, "/metrics", 10, 16 * 2 ^ 20)
+  local ok, answer = pcall(http.get, place, "/metrics", 10, 16 * 2 ^ 20)
+  if ok then return answer end
+  if answer.code == "unsupported" and answer.where ~= place then
+    core.raise("unsupported", ("this build has no HTTP, which comes with what runs models (bash scripts/quickstart.sh "
+      .. "--models); `curl -o metrics.txt %s` makes a file, and --metrics metrics.txt reads it"):format(place), place)
+  end
+  error(answer, 0)
 end
 
 --- @param given table the flags; names: the plan, then files of benchmarks

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,6 +52,14 @@ class Module {
   /// Serves on this thread until SIGTERM or SIGINT have it end. @return what is to be told of an
   /// end that was none of these; else ""
   virtual std::string serve(const ServeRequest& request) const = 0;
+  /// The body that `http://HOST[:PORT][/PATH]` answers a GET with. No redirection is followed.
+  /// @param path asked for where the URL has none
+  /// @param time_limit_s of all of it: the name, the connection and the answer
+  /// @throws Error{invalid_argument} for another URL; Error{unsupported} for https; Error{io}
+  /// naming the host where nothing answers in time, with another status than 200, or with more than
+  /// `max_bytes`
+  virtual std::string get(const std::string& url, const std::string& path, double time_limit_s,
+                          std::size_t max_bytes) const = 0;
 };
 
 inline constexpr const char* kModule = "tessera_http";

@@ -1,4 +1,4 @@
-#include "http_get.h"
+#include "get.h"
 
 #include <fmt/format.h>
 
@@ -15,12 +15,12 @@
 #include "tessera/core/error.h"
 #include "tessera/core/text.h"
 
-namespace tessera::app {
+namespace tessera::http {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = boost::beast::http;
+namespace beast_http = boost::beast::http;
 
 struct Target {
   std::string host, port, path;
@@ -68,12 +68,12 @@ class Exchange {
  public:
   Exchange(Target target, std::size_t max_bytes)
       : target_(std::move(target)), stream_(context_), resolver_(context_) {
-    request_.method(http::verb::get);
+    request_.method(beast_http::verb::get);
     request_.target(target_.path);
     request_.version(11);
-    request_.set(http::field::host, target_.host);
-    request_.set(http::field::user_agent, "tessera");
-    request_.set(http::field::connection, "close");
+    request_.set(beast_http::field::host, target_.host);
+    request_.set(beast_http::field::user_agent, "tessera");
+    request_.set(beast_http::field::connection, "close");
     parser_.body_limit(max_bytes);
   }
 
@@ -105,10 +105,10 @@ class Exchange {
     ended_ = true;
   }
   void write() {
-    http::async_write(stream_, request_, [this](auto error, std::size_t) {
+    beast_http::async_write(stream_, request_, [this](auto error, std::size_t) {
       if (failed(error)) return;
-      http::async_read(stream_, buffer_, parser_,
-                       [this](auto failure, std::size_t) { end(failure); });
+      beast_http::async_read(stream_, buffer_, parser_,
+                             [this](auto failure, std::size_t) { end(failure); });
     });
   }
 
@@ -116,23 +116,23 @@ class Exchange {
   asio::io_context context_;
   beast::tcp_stream stream_;
   asio::ip::tcp::resolver resolver_;
-  http::request<http::empty_body> request_;
+  beast_http::request<beast_http::empty_body> request_;
   beast::flat_buffer buffer_;
-  http::response_parser<http::string_body> parser_;
+  beast_http::response_parser<beast_http::string_body> parser_;
   beast::error_code error_;
   bool ended_ = false;
 };
 
 }  // namespace
 
-std::string http_get(const std::string& url, const std::string& path, double time_limit_s,
-                     std::size_t max_bytes) {
+std::string get(const std::string& url, const std::string& path, double time_limit_s,
+                std::size_t max_bytes) {
   Exchange exchange(target_of(url, path), max_bytes);
   const beast::error_code error = exchange.run(time_limit_s);
   const auto fail = [&](const std::string& why) {
     throw Error(ErrorCode::io, fmt::format("{}: {}", quote(url), why), url);
   };
-  if (error == http::error::body_limit) {
+  if (error == beast_http::error::body_limit) {
     fail(fmt::format("it answers with more than {} bytes", max_bytes));
   } else if (error == beast::error::timeout) {
     fail(fmt::format("no whole answer within {:g} s", time_limit_s));
@@ -141,10 +141,10 @@ std::string http_get(const std::string& url, const std::string& path, double tim
                      error.message()));
   }
   const auto& answer = exchange.answer();
-  if (answer.result() != http::status::ok) {
+  if (answer.result() != beast_http::status::ok) {
     fail(fmt::format("it answers with status {}, not 200", answer.result_int()));
   }
   return answer.body();
 }
 
-}  // namespace tessera::app
+}  // namespace tessera::http
