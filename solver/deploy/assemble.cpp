@@ -284,7 +284,7 @@ class Assembly {
     }
     const auto& runs = context.kernel_set.recalibration;
     if (runs && runs->ran_on(context.device(priced.stages.front().members.front()))) {
-      add_note("step times corrected: " + runs->text());
+      result_.source += ", corrected: " + runs->text();
     }
   }
 

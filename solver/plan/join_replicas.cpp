@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "plan_origin.h"
 #include "tessera/solver/plan/build_plan.h"
 
 namespace tessera::solver {
@@ -53,6 +54,10 @@ ReplicatedPlan join_replicas(const Problem& problem, std::vector<PipelinePlan> r
     plan.provenance = weaker(plan.provenance, replica.provenance);
     if (!replica.error) plan.error.reset();
     if (plan.error) plan.error = std::max(*plan.error, *replica.error);
+    const auto note = correction_note(replica);
+    if (note && std::ranges::find(plan.notes, *note) == plan.notes.end()) {
+      plan.notes.push_back(*note);
+    }
   }
   return {std::move(plan), std::move(replicas)};
 }

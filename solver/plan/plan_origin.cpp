@@ -90,17 +90,23 @@ void set_origin(PipelinePlan& plan, const Candidate& candidate) {
     }
     origin.write(plan);
   }
+  if (const auto note = correction_note(plan)) {
+    if (const auto error = batch.kernel_set.recalibration->error()) {
+      plan.provenance = Provenance::fitted;
+      plan.error = error;
+    }
+    plan.notes.push_back(*note);
+  }
+}
+
+std::optional<std::string> correction_note(const PipelinePlan& plan) {
+  const BatchProblem& batch = *plan.problem.batch();
   const auto& runs = batch.kernel_set.recalibration;
   const auto has_run = [&](const PlanStage& stage) {
     return runs->ran_on(batch.device(static_cast<std::size_t>(stage.device_index)));
   };
-  if (runs && std::any_of(plan.stages.begin(), plan.stages.end(), has_run)) {
-    if (const auto error = runs->error()) {
-      plan.provenance = Provenance::fitted;
-      plan.error = error;
-    }
-    plan.notes.push_back("latencies corrected: " + runs->text());
-  }
+  if (!runs || std::none_of(plan.stages.begin(), plan.stages.end(), has_run)) return std::nullopt;
+  return "latencies corrected: " + runs->text();
 }
 
 }  // namespace tessera::solver

@@ -291,6 +291,11 @@ describe("what compare says of a run", function()
     assert.near(math.exp(math.abs(math.log(2) - math.log(1.2 * 1.3) / 2)) - 1, by_runs.error, 1e-9)
     assert.matches("latencies corrected: prefill x 1.5 by 3 runs, decode x 1.46 by 3 runs of llama%-3.1%-8b on "
       .. "A100%-80G", table.concat(by_runs.notes, "\n"))
+    assert.matches("corrected: prefill x 1.5 by 3 runs", ts.deployment { plan = by_runs }.source)
+    local several = assert(ts.plan(ts.problem { model = "llama-3.1-8b", cluster = "2xA100-80G", kernel_set = file,
+      workload = { prompt_tokens = 512, output_tokens = 128, batch_size = 8 } }, { replicas = 2 }))
+    assert.equal(2, #several.replicas)
+    assert.matches("latencies corrected: prefill x 1.5 by 3 runs", table.concat(several.notes, "\n"))
     plan, by_runs = by_runs, plan
     local fourth = compared(1.5, 2)
     plan = by_runs
