@@ -217,11 +217,12 @@ function M.files(layout, parts, opt)
   local why = containers.obstacle(layout)
   if why then return nil, why end
   local own = { name = containers.dns_name(layout.model.name), key_variable = opt.key_variable }
-  local documents, notes = {}, {}
+  local documents, notes, is_of_workers = {}, {}, false
   for i, part in ipairs(parts) do
     own.image, why = containers.image(opt.kind, part, opt.version)
     if not own.image then return nil, why end
     for _, document in ipairs(of_engine(layout, part, i, own)) do documents[#documents + 1] = document end
+    is_of_workers = is_of_workers or #part.nodes > 1 and are_alike(part)
     for _, span in ipairs(part.spans) do
       local types = containers.types(span)
       if #types > 1 then
@@ -239,7 +240,8 @@ function M.files(layout, parts, opt)
       .. "--from-literal=hf-token=$HF_TOKEN`: the key that clients show, and yours of Hugging Face."):format(secret),
     ("`kubectl get nodes -L nvidia.com/gpu.product,amd.com/gpu.product-name`: nodes whose GPUs have no such label are "
       .. "not found; weights of this folder are looked for in /var/lib/tessera/%s of each node."):format(own.name),
-    "`kubectl apply -f kubernetes.yaml`; a LeaderWorkerSet needs its controller (lws.sigs.k8s.io).",
+    "`kubectl apply -f kubernetes.yaml`" .. (is_of_workers and "; a LeaderWorkerSet needs its controller "
+      .. "(lws.sigs.k8s.io)." or "."),
     ("`kubectl port-forward service/%s 9000:80`: one address, port 9000, for all engines."):format(own.name),
   }
   return { { name = "kubernetes.yaml", text = yaml.text(unpack(documents)) } }, steps, notes
