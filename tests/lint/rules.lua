@@ -154,6 +154,11 @@ local function check_include(file, line, quote_mark, name, context)
     if not file.path:find "^engine/torch/.*%.cpp$" and not file.path:find "^engine/torch/train/[%w_]+%.h$" then
       report("torch", name .. " belongs in engine/torch/**.cpp and engine/torch/train only")
     end
+  elseif name:find "^boost/" or name:find "^sodium" or name:find "^prometheus/" then
+    -- The planner alone is built without these, from the packages of scripts/quickstart.sh.
+    if not file.path:find "^engine/http/src/" and not file.path:find "^engine/run/wire/" then
+      report("runtime", name .. " belongs in engine/http/src and engine/run/wire only")
+    end
   elseif quote_mark == '"' or name:find "^tessera/" then
     local owner = owner_of_include(file.path, name, context.paths)
     if not owner then

@@ -35,6 +35,7 @@ local cases = {
   { "sqlite", "engine/results/include/tessera/results/a.h", "#include <sqlite3.h>\n", "struct sqlite3;\n" },
   { "torch", "engine/torch/include/tessera/torch/a.h", "#include <torch/torch.h>\n", "#include <string>\n" },
   { "torch", "solver/problem/a.cpp", "#include <ATen/ATen.h>\n", "#include <array>\n" },
+  { "runtime", "engine/app/src/a.cpp", "#include <boost/asio/connect.hpp>\n", "#include <chrono>\n" },
   { "throw", "kernels/cpu/a.cpp", "void f() { throw 1; }\n", "/* throw */ const char* a = \"throw\"; int rethrow;\n" },
   { "price", "solver/plan/a.cpp", "auto model = cost::make_roofline(device, kernels);\n",
     "auto price = cost::make_stage_price(context, members, 16);\n" },
