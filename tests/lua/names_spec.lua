@@ -402,7 +402,7 @@ describe("a model's name", function()
       ["nvidia/Llama-3_3-Nemotron-Super-49B-v1"] = "though its config.json is read; .* 'llama%-3.3%-70b'; or give",
       ["meta-llama/Llama-3.2-11B-Vision"] = "cross%-attention to images, which no description here can say",
       ["falcon-h1-7b"] = "its sizes do not ship, though its config.json is read; .* 'falcon3%-7b'",
-      ["deepseek-ai/DeepSeek-V4"] = "compressed over tokens.*, which no description here can say; .* 'deepseek%-v3.2'",
+      ["deepseek-ai/DeepSeek-V4"] = "its sizes do not ship, though its config.json is read; .*deepseek%-v4%-flash",
       ["zai-org/GLM-5"] = "its sizes do not ship, though its config.json is read; .* 'deepseek%-v3.2'",
       ["Llama 4"] = "it may be llama%-4%-maverick or llama%-4%-scout; write which",
       ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] = "unknown model", ["microsoft/Phi-4-multimodal"] = "unknown model",

@@ -364,7 +364,7 @@ constexpr Beyond kBeyond[] = {{"llama-3.3-nemotron", "nemotron-nas", "llama-3.3-
                               {"gemma-3n", "gemma3n", "gemma-3n-e4b"},
                               {"gemma-4", "gemma4", "gemma-4-26b-a4b"},
                               {"deepseek-v3.2", "deepseek_v32", "deepseek-v3.2"},
-                              {"deepseek-v4", "deepseek_v4", "deepseek-v3.2"},
+                              {"deepseek-v4", "deepseek_v4", "deepseek-v4-flash"},
                               {"glm-5", "glm_moe_dsa", "deepseek-v3.2"}};
 
 const Beyond* beyond_of(const std::string& stem) {
