@@ -156,8 +156,8 @@ describe("files of platforms", function()
     assert.matches("secretKeyRef", alike)
     assert.matches("kubectl create secret generic tessera%-keys", readme)
     assert.matches("a LeaderWorkerSet needs its controller", readme)
-    local unlike, without = manifests("1xA100-80G+1xL4+1xT4-16G", "llama-3.1-8b", { stage("A100-80G", 20), stage("L4", 8),
-      stage("T4-16G", 4) })
+    local unlike, without = manifests("1xA100-80G+1xL4+1xT4-16G", "llama-3.1-8b", { stage("A100-80G", 20),
+      stage("L4", 8), stage("T4-16G", 4) })
     assert.is_nil((unlike .. without):find "LeaderWorkerSet")
     assert.matches("clusterIP: None", unlike)
   end)
