@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local no_cpu = require "tessera.devices.no_cpu"
+local scopes = require "tessera.serving.scopes"
 local solver = require "tessera.solver"
 
 -- "8", or "8/16" where engines of a row differ.
@@ -196,12 +197,6 @@ local function first_lines(list)
   return lines
 end
 
--- What scopes that are there mean.
-local scopes = {
-  { "one engine", "one engine of many was simulated, alone, and counts so many times" },
-  { "half", "simulated with half the requests, several sets of pools by the smallest in their ratio" },
-}
-
 local function other_lines(list, lines)
   if #list < 2 then return end
   lines[#lines + 1] = "\nOthers:"
@@ -214,8 +209,8 @@ local function other_lines(list, lines)
     lines[#lines + 1] = ("     %s%s (%s), %s%s"):format(rate_words(row), marks[row.scope], beside(row, list[1]),
       latency_words(row), price)
   end
-  for _, scope in ipairs(scopes) do
-    if has[scope[1]] then lines[#lines + 1] = ("%s %s"):format(marks[scope[1]], scope[2]) end
+  for _, scope in ipairs { "one engine", "half" } do
+    if has[scope] then lines[#lines + 1] = ("%s %s"):format(marks[scope], scopes[scope]) end
   end
 end
 

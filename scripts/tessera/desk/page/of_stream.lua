@@ -12,6 +12,7 @@ local plot = require "tessera.desk.plot"
 local rows_table = require "tessera.desk.page.rows_table"
 local serve = require "tessera.runtime.serve"
 local serving = require "tessera.serving"
+local scopes = require "tessera.serving.scopes"
 local solver = require "tessera.solver"
 local stored_rows = require "tessera.desk.stored_rows"
 
@@ -20,9 +21,6 @@ local M = {}
 
 local loads = { 0.1, 0.3, 0.5, 0.7, 0.85, 1, 1.1, 1.25 } -- of the rate that held
 local most_requests = 20000
-
-local as_what = { whole = "as a whole", ["one engine"] = "by one engine of many, alone",
-  half = "with half the requests, by the smallest set of pools in its ratio" }
 
 local function facts(options, row)
   return html.facts {
@@ -36,7 +34,7 @@ local function facts(options, row)
     { "price", row.usd_per_h and ("%.2f USD/h, %.2f USD per million output tokens"):format(row.usd_per_h,
       row.usd_per_million_tokens) },
     { "limited by", row.limited_by and row.limited_by:gsub("(%l+)_s ", function(name) return name:upper() .. " " end) },
-    { "simulated", ("%d engines and deployments, the best %s"):format(options.simulated, as_what[row.scope]) },
+    { "simulated", ("%d engines and deployments; the best: %s"):format(options.simulated, scopes[row.scope]) },
     { "preferred", options.preference }, { "quality", options.quality_note },
     { "gain of mixing", options.gain_of_mixing and ("%.3g times the best on one type of device, %s"):format(
       options.gain_of_mixing, options.best_homogeneous or "none") or nil },
