@@ -28,6 +28,12 @@ local function request(prompt_n, prompt_ms, predicted_n, predicted_ms)
   return { prompt_n = prompt_n, prompt_ms = prompt_ms, predicted_n = predicted_n, predicted_ms = predicted_ms }
 end
 
+-- A quotient of two numbers, as numbers or text; nil of anything else, and by zero.
+local function over(value, divisor)
+  value, divisor = tonumber(value), tonumber(divisor)
+  return value and divisor and divisor > 0 and value / divisor or nil
+end
+
 --- The runs of a decoded answer: one where it has times, none where it is a piece of Ollama's stream; nil where it is
 --- of neither.
 function M.runs(json, path)
@@ -35,8 +41,8 @@ function M.runs(json, path)
   local own = request(timings.prompt_n, timings.prompt_ms, timings.predicted_n, timings.predicted_ms)
   if own then return { run_of({ own }, path, "llama.cpp", json.model) } end
   if json.eval_duration then -- nanoseconds; a prompt that was cached is not counted
-    own = request(json.prompt_eval_count or 0, (json.prompt_eval_duration or 0) / 1e6, json.eval_count,
-      json.eval_duration / 1e6)
+    own = request(json.prompt_eval_count or 0, over(json.prompt_eval_duration or 0, 1e6), json.eval_count,
+      over(json.eval_duration, 1e6))
     return own and { run_of({ own }, path, "Ollama", json.model) } or nil
   end
   if json.done == false and json.created_at then return {} end
@@ -75,7 +81,8 @@ local function of_mlx(text)
   local requests = {}
   for prompt_n, prompt_rate, predicted_n, rate in text:gmatch
     "Prompt: (%d+) tokens, ([%d.]+) tokens%-per%-sec%s*\nGeneration: (%d+) tokens, ([%d.]+) tokens%-per%-sec" do
-    requests[#requests + 1] = request(prompt_n, prompt_n / prompt_rate * 1e3, predicted_n, predicted_n / rate * 1e3)
+    requests[#requests + 1] = request(prompt_n, over(prompt_n * 1e3, prompt_rate), predicted_n,
+      over(predicted_n * 1e3, rate))
   end
   return requests
 end
