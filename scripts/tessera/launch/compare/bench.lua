@@ -124,8 +124,7 @@ local function refuse_by_name(text, path)
   elseif head:find("<html", 1, true) or head:find("<!DOCTYPE", 1, true) then
     core.refuse(path, "a page of HTML; the file that the benchmark saved beside it (JSON, CSV) can be read")
   elseif http_tool(head) then
-    core.refuse(path, ("of %s, which times whole answers and knows no tokens; `vllm bench serve --save-result` does"
-      ):format(http_tool(head)))
+    core.refuse(path, names.knows_no_tokens(http_tool(head)))
   elseif head:find "input_num_turns" then
     core.refuse(path, "of vLLM's benchmark of conversations, whose prompts share what came before them; no plan "
       .. "predicts that. `vllm bench serve --save-result` measures what one does")

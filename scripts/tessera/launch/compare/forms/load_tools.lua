@@ -135,7 +135,7 @@ function M.runs(json, path)
     return nil, "an answer of an OpenAI interface, which says no times; `vllm bench serve --save-result` takes them"
   end
   if type(json.metrics) == "table" and json.metrics.http_req_duration then
-    return nil, "of k6, which times whole answers and knows no tokens; `vllm bench serve --save-result` does"
+    return nil, names.knows_no_tokens "k6"
   end
   if json.results_ttft_s_mean ~= nil then return { llmperf_run(json, path) } end
   if type(json.load_summary) == "table" and type(json.successes) == "table"

@@ -72,6 +72,11 @@ function M.add(run, name, value, unit, statistic)
   end
 end
 
+--- Why a report of a tool that loads any HTTP server is refused.
+function M.knows_no_tokens(tool)
+  return ("of %s, which times whole answers and knows no tokens; `vllm bench serve --save-result` does"):format(tool)
+end
+
 --- Whether a run says anything that a plan predicts.
 function M.says_something(run) return run.ttft_s or run.tpot_s or run.throughput_tok_s end
 
