@@ -383,21 +383,6 @@ TextConfig text_config_of(const Json& config, const std::string& path) {
   return found;
 }
 
-// Layers that guess tokens further on: each as the last of the others, and before it a matrix that
-// joins the hidden state to the next token's embedding, and three norms (DeepSeek-V3, section 2.2;
-// Qwen3-Next, GLM-4.5 and MiMo have the same). MiniMax's num_mtp_modules are in no file of theirs.
-void count_next_token_layers(hf::Config& config, ModelShape& model) {
-  constexpr SizeRange kRange{0, 64};
-  const std::int64_t hidden = model.hidden_size;
-  const auto layers = config.optional_size(
-      {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"}, kRange);
-  if (layers.value_or(0) == 0) return;
-  const std::int64_t each =
-      model.layer(model.num_layers - 1).parameters() + 2 * hidden * hidden + 3 * hidden;
-  model.next_token_layers = *layers;
-  model.next_token_parameters = std::min(kMaxParameters, *layers * each);
-}
-
 // A config.json says nothing of its name; the folder it lies in usually does.
 std::string name_from_path(const std::string& path) {
   const std::filesystem::path file(path);
@@ -444,7 +429,9 @@ ModelShape model_from_hf_config(const Json& config, const std::string& name,
   model.source = path;
   model.towers = hf::towers_of(config, model.hidden_size);
   check_record(model, FieldPath{path});
-  count_next_token_layers(inner, model);
+  // As the last of the others, where the family's reader says nothing else.
+  if (model.next_token_layers == 0)
+    hf::count_next_token_layers(inner, model.layer(model.num_layers - 1).parameters(), model);
   return model;
 }
 

@@ -131,11 +131,22 @@ std::int64_t kv_heads_elsewhere(const LayerShape& layer, double ratio) {
   return std::llround(ratio * static_cast<double>(layer.num_kv_heads));
 }
 
+namespace {
+
+// What latent attention keeps of a token or of an entry, without and with the key of its indexer.
+std::int64_t latent_values(const LayerShape& layer) {
+  return *layer.latent_width + *layer.rope_width;
+}
+std::int64_t indexed_values(const LayerShape& layer) {
+  return latent_values(layer) + layer.index_width.value_or(0);
+}
+
+}  // namespace
+
 std::int64_t kv_values_per_token(const LayerShape& layer) {
   if (layer.shares_kv) return 0;
   if (!layer.latent_width) return layer.num_kv_heads * (layer.head_dim + layer.value_width());
-  const std::int64_t latent = *layer.latent_width + *layer.rope_width;
-  return layer.tokens_per_entry ? latent : latent + layer.index_width.value_or(0);
+  return layer.tokens_per_entry ? latent_values(layer) : indexed_values(layer);
 }
 
 double LayerState::bytes() const {
@@ -186,10 +197,8 @@ double kv_cache_bytes(const LayerShape& layer, double sequences, double tokens,
 double kv_entry_bytes(const LayerShape& layer, double sequences, double tokens,
                       double kv_bitwidth) {
   if (!layer.tokens_per_entry) return 0;
-  const std::int64_t width =
-      *layer.latent_width + *layer.rope_width + layer.index_width.value_or(0);
   return sequences * tokens / static_cast<double>(*layer.tokens_per_entry) *
-         static_cast<double>(width) * kv_bitwidth / 8;
+         static_cast<double>(indexed_values(layer)) * kv_bitwidth / 8;
 }
 
 std::int64_t ModelShape::num_parameters() const {

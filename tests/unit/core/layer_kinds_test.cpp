@@ -288,6 +288,40 @@ TEST(LayerKinds, LayersForDraftsAreInNoOtherCount) {
               684.5e9, 0.1e9);
 }
 
+// Nemotron 3 guesses with a block of attention and one of experts; LongCat with half of a layer,
+// without experts (the readers of vLLM, nemotron_h_mtp and longcat_flash_mtp).
+TEST(LayerKinds, LayersForDraftsNeedNotBeLikeTheLast) {
+  Json config = test::shipped_json("nemotron-3-nano-30b-a3b").at("config");
+  config["num_nextn_predict_layers"] = 1;
+  config["mtp_hybrid_override_pattern"] = "*E";
+  const ModelShape model = from_config(config);
+  std::int64_t attention = 0, experts = 0;
+  for (std::int64_t i = 0; i < model.num_layers; ++i) {
+    if (kind_of(model.layer(i)) == "attention") attention = model.layer(i).parameters();
+    if (kind_of(model.layer(i)) == "experts") experts = model.layer(i).parameters();
+  }
+  ASSERT_GT(attention, 0);
+  ASSERT_GT(experts, attention);
+  const std::int64_t hidden = model.hidden_size, joint = 2 * hidden * hidden + 3 * hidden;
+  EXPECT_EQ(model.next_token_parameters, attention + experts + joint);
+  config.erase("mtp_hybrid_override_pattern");
+  EXPECT_EQ(from_config(config), model);
+  config["mtp_layers_block_type"] = {"full_attention"};
+  EXPECT_EQ(from_config(config).next_token_parameters, attention + joint);
+  config["mtp_hybrid_override_pattern"] = "*X";
+  EXPECT_THAT(refusal(config).what(),
+              HasSubstr("mtp_hybrid_override_pattern: *X has letters that are not understood"));
+
+  const ModelShape longcat = from_config(Json::parse(R"({
+    "model_type": "longcat_flash", "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4,
+    "q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
+    "v_head_dim": 8, "ffn_hidden_size": 128, "expert_ffn_hidden_size": 32, "n_routed_experts": 8,
+    "zero_expert_num": 4, "moe_topk": 3, "vocab_size": 100, "num_nextn_predict_layers": 1})"));
+  const std::int64_t queries = 64 * 16 + 16 + 16 * 4 * 12, keys = 64 * 12 + 8 + 8 * 4 * 16;
+  EXPECT_EQ(longcat.next_token_parameters,
+            queries + keys + 4 * 8 * 64 + 3 * 64 * 128 + 2 * 64 + 2 * 64 * 64 + 3 * 64);
+}
+
 TEST(LayerKinds, AnUnknownTypeIsRefusedWithWhatTheNearestFamilyWouldLeaveOut) {
   Json config = test::shipped_json("llama-3.1-8b").at("config");
   config["model_type"] = "zephyrnet";

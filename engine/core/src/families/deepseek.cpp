@@ -130,6 +130,7 @@ void read_longcat_flash(Config& config, ModelShape& model) {
     add_latent_attention(dense, attention, layer);
     add_feed_forward(dense, layer);
     layer.other_parameters += dense.norm_parameters;
+    if (half == 0) count_next_token_layers(config, layer.parameters(), model);
   }
   add_feed_forward(sparse, layer);
   layer.other_parameters += model.hidden_size * absent;  // of the router, for those too

@@ -252,6 +252,22 @@ void add_layers(ModelShape& model, const LayerShape& layer) {
   for (std::int64_t i = 0; i < model.num_layers; ++i) add_layer(model, layer);
 }
 
+// MiniMax's num_mtp_modules are in no file of theirs.
+std::int64_t next_token_layers(Config& config) {
+  return config
+      .optional_size({"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"},
+                     {0, 64})
+      .value_or(0);
+}
+
+void count_next_token_layers(Config& config, std::int64_t layer_parameters, ModelShape& model) {
+  const std::int64_t layers = next_token_layers(config), hidden = model.hidden_size;
+  if (layers == 0) return;
+  model.next_token_layers = layers;
+  model.next_token_parameters =
+      std::min(kMaxParameters, layers * (layer_parameters + 2 * hidden * hidden + 3 * hidden));
+}
+
 void set_embeddings(ModelShape& model, std::int64_t width, bool tied) {
   model.token_embedding_parameters = model.vocab_size * width;
   model.lm_head_parameters = model.vocab_size * width;

@@ -104,6 +104,13 @@ LayerDesign design_of(const ModelShape& model);
 void add_layer(ModelShape& model, const LayerShape& layer);
 void add_layers(ModelShape& model, const LayerShape& layer);  ///< all num_layers of them
 
+/// How many layers guess tokens further on.
+std::int64_t next_token_layers(Config& config);
+/// Sets them in the model: each has `layer_parameters`, and before them a matrix that joins the
+/// hidden state to the next token's embedding, and three norms (DeepSeek-V3, section 2.2;
+/// Qwen3-Next, GLM-4.5 and MiMo have the same).
+void count_next_token_layers(Config& config, std::int64_t layer_parameters, ModelShape& model);
+
 /// Token embedding and LM head over `width` features (the hidden size but for OPT-350m).
 void set_embeddings(ModelShape& model, std::int64_t width, bool tied);
 

@@ -79,16 +79,24 @@ void add_mixers(Config& config, ModelShape& model) {
   add_layers(model, layer);
 }
 
-/// What each layer of Nemotron-H is: the letters of hybrid_override_pattern, or the names of
-/// layers_block_type.
-std::string block_letters(Config& config) {
+/// The keys that say what each layer of Nemotron-H is: the first a text of letters, the others
+/// lists of names.
+struct BlockKeys {
+  const char* letters;
+  std::vector<const char*> names;
+};
+const BlockKeys kBlocks{"hybrid_override_pattern", {"layers_block_type", "layer_types"}};
+const BlockKeys kNextTokenBlocks{"mtp_hybrid_override_pattern", {"mtp_layers_block_type"}};
+
+/// One letter a layer, where any of the keys is written.
+std::optional<std::string> block_letters(Config& config, const BlockKeys& keys) {
   constexpr std::string_view kKnown = "M*-E";
   std::string letters;
-  if (const Json* pattern = config.find("hybrid_override_pattern")) {
-    if (!pattern->is_string()) config.fail("hybrid_override_pattern", "a text belongs here");
+  if (const Json* pattern = config.find(keys.letters)) {
+    if (!pattern->is_string()) config.fail(keys.letters, "a text belongs here");
     letters = pattern->get<std::string>();
     if (letters.find_first_not_of(kKnown) != std::string::npos || letters.empty()) {
-      config.fail("hybrid_override_pattern",
+      config.fail(keys.letters,
                   fmt::format("{} has letters that are not understood; known: M (Mamba 2), * "
                               "(attention), - (feed-forward network), E (experts)",
                               letters.substr(0, 40)),
@@ -96,7 +104,7 @@ std::string block_letters(Config& config) {
     }
     return letters;
   }
-  for (const char* key : {"layers_block_type", "layer_types"}) {
+  for (const char* key : keys.names) {
     const Json* list = config.find(key);
     if (list == nullptr || !list->is_array()) continue;
     const auto names = *config.layer_names(
@@ -110,7 +118,7 @@ std::string block_letters(Config& config) {
     }
     return letters;
   }
-  config.fail("hybrid_override_pattern", "missing; what each layer is");
+  return {};
 }
 
 /// Experts of Nemotron-H: no gates, in a space of their own where moe_latent_size says so.
@@ -253,7 +261,9 @@ void read_granitemoehybrid(Config& config, ModelShape& model) {
 
 // Each block is one thing: Mamba 2, attention, a feed-forward network or experts.
 void read_nemotron_h(Config& config, ModelShape& model) {
-  const std::string blocks = block_letters(config);
+  const auto letters = block_letters(config, kBlocks);
+  if (!letters) config.fail(kBlocks.letters, "missing; what each layer is");
+  const std::string& blocks = *letters;
   const auto head_dim = config.optional_size({"head_dim", "attention_head_dim"}, kHeadDimRange);
   read_llama_sizes(config,
                    {.max_context_tokens = 4096,
@@ -279,14 +289,20 @@ void read_nemotron_h(Config& config, ModelShape& model) {
   mamba.kernel = config.size({"conv_kernel", "mamba_d_conv"}, kKernelRange, 4);
   mamba.conv_bias = config.flag("use_conv_bias", true);
   mamba.in_bias = mamba.out_bias = config.flag("use_bias", false);
-  for (const char block : blocks) {
+  const auto layer_of = [&](char block) {
     LayerShape layer;
     if (block == 'M') add_mamba2(design, mamba, layer);
     if (block == '*') add_attention(design, layer);
     if (block == '-') add_feed_forward(design, layer);
     if (block == 'E') add_latent_experts(config, design, layer);
-    finish_layer(design, layer, model);
-  }
+    return layer;
+  };
+  for (const char block : blocks) finish_layer(design, layer_of(block), model);
+  if (next_token_layers(config) == 0) return;
+  std::int64_t next_token = 0;
+  for (const char block : block_letters(config, kNextTokenBlocks).value_or("*E"))
+    next_token += layer_of(block).parameters() + design.norm_parameters;
+  count_next_token_layers(config, next_token, model);
 }
 
 namespace {
