@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "calibration.h"
@@ -52,8 +53,11 @@ RC_GTEST_PROP(QuantProperty, GptqIsNeverWorseThanRoundToNearest, ()) {
   const Quantised gptq = quantise(test::view(c.weight), scheme, Method::gptq, &c.inputs);
   scheme.act_order = ActOrder::none;
   const Quantised rtn = quantise(test::view(c.weight), scheme);
+  // Groups of one weight leave no error but the rounding of floats, a part in 2^23 of the weights.
+  const double rounding = std::ldexp(c.weight.cast<double>().squaredNorm(), -46) *
+                          c.inputs.hessian->cast<double>().trace();
   RC_ASSERT(output_error(test::view(c.weight), gptq, c.inputs) <=
-            output_error(test::view(c.weight), rtn, c.inputs) * (1 + 1e-9));
+            output_error(test::view(c.weight), rtn, c.inputs) * (1 + 1e-9) + rounding);
   RC_ASSERT(gptq.dequantised().size() == static_cast<std::size_t>(c.weight.size()));
 }
 
