@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# AddressSanitizer and UndefinedBehaviorSanitizer over what meets files and scripts of others: the readers, the binding
-# kit, the store, the solver, served runs, models that run with their tokenizers and texts, and the attacks on the whole
-# program: the tests with label sanitize. Left out for their time: kernels, property and differential tests, sweeps, the
-# browser; `cmake --workflow --preset asan` runs everything but what needs LibTorch, which is not instrumented: the second
-# backend.
+# AddressSanitizer and UndefinedBehaviorSanitizer over what meets files, scripts and clients of others: the readers, the
+# binding kit, the store, models that run with their tokenizers and texts, stages and the server, and the attacks on the
+# whole program, which call every function: the tests with label sanitize. Left out for their time: what computes from what
+# was read (prices, planners, simulators, kernels), property and differential tests, sweeps, the browser;
+# `cmake --workflow --preset asan` runs everything but what needs LibTorch, which is not instrumented: the second backend.
 #   bash scripts/sanitize.sh
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
