@@ -205,7 +205,7 @@ M.methods = {
   ["tessera.QualityMap:predict"] = one(0.6, { extrapolate = true }),
   ["tessera.QualityMap:save"] = one "map.json",
   ["tessera.QualityMap:to_table"] = one(),
-  ["tessera.Plot:svg"] = one(false),
+  ["tessera.Plot:svg"] = one(false, 340),
   ["tessera.Plot:text"] = one(80),
   ["tessera.Plot:save"] = one "plot.svg",
   ["tessera.Problem:with"] = one { theta = 2, bitwidths = { 8 } },

@@ -59,19 +59,23 @@ inline std::string centre_of(const std::string& selector, int index) {
   })())js";
 }
 
-/// Every shape with a title shows it under the pointer, and again when arrow keys come to it.
+/// Every shape with a title, of the drawing that is shown, shows it under the pointer, and again
+/// when arrow keys come to it.
 inline constexpr const char* kEveryShapeHasItsTip = R"js((() => {
   const complaints = [], tip = document.getElementById('tip');
   const shown = () => tip.hidden ? '' : tip.textContent;
   document.querySelectorAll('details').forEach((details) => { details.open = true; });
   for (const box of document.querySelectorAll('[data-marks]')) {
-    const titles = [...box.querySelectorAll('svg title')];
+    const drawings = [...box.querySelectorAll('svg')].filter((e) => e.getClientRects().length > 0);
+    const titlesOf = () => drawings.flatMap((e) => [...e.querySelectorAll('title')]);
+    if (drawings.length !== 1) complaints.push(`${drawings.length} drawings are shown`);
+    const titles = titlesOf();
     const expected = titles.map((title) => title.textContent);
     titles.map((title) => title.parentElement).forEach((shape, i) => {
       shape.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
       if (shown() !== expected[i]) complaints.push(`pointer: '${shown()}' instead of '${expected[i]}'`);
     });
-    if (box.querySelector('svg title')) complaints.push('two tooltips: the browser has its own still');
+    if (titlesOf().length > 0) complaints.push('two tooltips: the browser has its own still');
     box.focus();
     box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
     expected.forEach((text) => {
@@ -98,6 +102,38 @@ inline constexpr const char* kNothingSticksOut = R"js((() => {
     const box = e.getBoundingClientRect();
     return box.width > 0 && (box.right > innerWidth + 0.5 || box.left < -0.5) && !scrolls(e);
   }).map((e) => `${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`);
+})())js";
+
+/// Pictures that scroll sideways, and in them words that are small on the screen, cut off, or on
+/// others.
+inline constexpr const char* kPicturesRead = R"js((() => {
+  const complaints = [];
+  document.querySelectorAll('details').forEach((details) => { details.open = true; });
+  for (const box of document.querySelectorAll('figure .box')) {
+    if (box.scrollWidth > box.clientWidth + 1) complaints.push(`scrolls: ${box.ariaLabel}`);
+  }
+  const drawings = [...document.querySelectorAll('figure svg')];
+  const shown = drawings.filter((drawing) => drawing.getClientRects().length > 0);
+  if (shown.length * 2 !== drawings.length) complaints.push('not one of two drawings is shown');
+  for (const drawing of shown) {
+    const page = drawing.getBoundingClientRect(), seen = [];
+    const scale = page.width / drawing.viewBox.baseVal.width;
+    for (const text of drawing.querySelectorAll('text')) {
+      const box = text.getBoundingClientRect(), words = text.textContent;
+      const size = parseFloat(getComputedStyle(text).fontSize) * scale;
+      if (size < 10.95) complaints.push(`${size.toFixed(1)} px: ${words}`);
+      if (box.left < page.left - 1 || box.right > page.right + 1 || box.bottom > page.bottom + 1) {
+        complaints.push(`cut off: ${words}`);
+      }
+      if (text.hasAttribute('transform')) continue; // slanted: its box is larger than it is
+      for (const [other, theirs] of seen) {
+        if (box.left < other.right - 1 && other.left < box.right - 1 && box.top < other.bottom - 4
+            && other.top < box.bottom - 4) complaints.push(`'${words}' on '${theirs}'`);
+      }
+      seen.push([box, words]);
+    }
+  }
+  return complaints;
 })())js";
 
 inline constexpr const char* kPageColour = "getComputedStyle(document.body).backgroundColor";

@@ -24,6 +24,14 @@ class Page : public testing::TestWithParam<const char*> {
                      rate_per_s = 2, num_requests = 1300, prompt_tokens = 64, output_tokens = 8 }),
                      ")lua" +
                      path("served") + "\")"});
+    expect_made({"-e",
+                 R"lua(local ts = require "tessera"
+                   ts.report(assert(ts.plan_fleet { cluster = "3x(2xL4)", gap = 0.02, models = { {
+                     name = "chat", model = "llama-3.2-1b", traffic = { rate_per_s = 12,
+                     prompt_tokens = 200, output_tokens = 30 }, num_requests = 100,
+                     slo = { ttft_s = { p99 = 1 }, tpot_s = { p99 = 0.05 } }, bitwidths = { 16 } } }
+                     }), ")lua" +
+                     path("fleet") + "\")"});
     browser_ = new Browser(*program);
   }
   static void TearDownTestSuite() {
@@ -66,6 +74,7 @@ TEST_P(Page, FitsBothWidths) {
     browser_->set_size(width, 900, width == 400);
     browser_->open("file://" + path(GetParam()));
     expect_none(kNothingSticksOut);
+    expect_none(kPicturesRead);
     EXPECT_LE(number("document.documentElement.scrollWidth"), width);
   }
 }
@@ -88,7 +97,7 @@ TEST_P(Page, ReadsWithoutItsScript) {
   browser_->call("Emulation.setScriptExecutionDisabled", {{"value", false}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Answers, Page, testing::Values("plan", "stream", "served"),
+INSTANTIATE_TEST_SUITE_P(Answers, Page, testing::Values("plan", "stream", "served", "fleet"),
                          [](const auto& page) { return std::string(page.param); });
 
 class PagedTable : public Page {};

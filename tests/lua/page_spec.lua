@@ -31,6 +31,25 @@ local function cells(text, id)
   return rows
 end
 
+local function tips(drawing)
+  local list = {}
+  for tip in drawing:gmatch "<title>([^<]*)</title></[rcp]" do list[#list + 1] = tip end
+  return list
+end
+
+-- Every figure for a wide page and for a narrow one, with the same marks; how many there are.
+local function drawn_twice(text)
+  local figures = 0
+  for wide, narrow in text:gmatch '<div class="wide">(.-)</div><div class="narrow">(.-)</div></div></figure>' do
+    figures = figures + 1
+    assert.same(tips(wide), tips(narrow))
+    assert.matches('viewBox="0 0 340 ', narrow)
+    assert.is_true(tonumber(wide:match 'viewBox="0 0 (%d+) ') >= 560)
+  end
+  assert.equal(figures, select(2, text:gsub("<figure", "")))
+  return figures
+end
+
 describe("ts.report", function()
   after_each(support.remove_files)
 
@@ -46,6 +65,7 @@ describe("ts.report", function()
       for _, stage in ipairs(engine.stages) do has(text, stage.device) end
     end
     has(text, "prefill of micro-batch 0")
+    assert.equal(1 + #(plan.replicas or { plan }), drawn_twice(text)) -- the pipeline, and a timeline of each
     has(text, "other &lt;one&gt;")
     local shown = 0
     for first, last in text:gmatch "GPUs? (%d+)%-?(%d*):" do shown = shown + (tonumber(last) or first) - first + 1 end
@@ -68,6 +88,7 @@ describe("ts.report", function()
     has(text, options[1].layout)
     has(text, "limit on p99")
     assert.equal(#options, #cells(text, "deployments"))
+    assert.is_true(drawn_twice(text) >= 4)
     local found
     for _, row in ipairs(cells(text, "loads")) do
       if tonumber(row[1]) == 1 then found = row end
@@ -90,9 +111,10 @@ describe("ts.report", function()
     assert.near(12, tonumber(promises[1][2]), 1e-9)
     assert.near(fleet.models[1].capacity_per_s, tonumber(promises[1][3]), 0.01 * fleet.models[1].capacity_per_s)
     assert.equal(7, #cells(text, "attainments"))
+    assert.equal(5, drawn_twice(text)) -- the map, loads, cost against attainment, by reserves and by limits
     local cost = {} -- by reserve, with the limits as they are
     for _, row in ipairs(cells(text, "frontier")) do
-      if tonumber(row[3]) == 1 then cost[tonumber(row[2])] = tonumber(row[4]) end
+      if tonumber(row[2]) == 1 then cost[tonumber(row[1])] = tonumber(row[3]) end
     end
     assert.near(fleet.usd_per_h, cost[0], 0.01)
     assert.is_true(cost[0] < cost[1] and cost[1] < cost[2])
@@ -108,6 +130,7 @@ describe("ts.report", function()
     has(text, 'data-rest="requests"')
     has(text, 'data-pager="requests"')
     has(text, "TTFT p99 at most 1.00 s: kept")
+    assert.equal(4, drawn_twice(text)) -- over time, and three latencies
   end)
 
   it("keeps a map of many nodes short", function()

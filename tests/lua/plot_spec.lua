@@ -66,10 +66,17 @@ end
 describe("ts.plot", function()
   after_each(support.remove_files)
 
+  it("refuses widths in which nothing can be read", function()
+    support.raises("out_of_range", "plot:svg.width", function() ts.plot(specs.cdf):svg(false, 100) end)
+  end)
+
   for name, spec in pairs(specs) do
     it("draws " .. name .. " as kept in tests/lua/plots", function()
       well_formed(ts.plot(spec):svg())
       as_kept(name .. ".svg", ts.plot(spec):svg(true))
+      local narrow = ts.plot(spec):svg(false, 340)
+      well_formed(narrow)
+      assert.truthy(narrow:find('viewBox="0 0 340 ', 1, true))
     end)
     it("shows " .. name .. " in the terminal as kept in tests/lua/plots", function()
       local now = ts.plot(spec):text(72)

@@ -3,7 +3,7 @@
 local core = require "tessera.core"
 local html = require "tessera.desk.report.html"
 local of_plan = require "tessera.desk.page.of_plan"
-local picture = require("tessera.desk.report.pictures").figure
+local pictures = require "tessera.desk.report.pictures"
 local plot = require "tessera.desk.plot"
 local rows_table = require "tessera.desk.page.rows_table"
 
@@ -54,7 +54,7 @@ function M.page(run, also)
   local problem = also.plan and also.plan:problem()
   local sections = {
     h("section", nil, h("h2", nil, "Predicted and measured"), facts(run, answered),
-      run.total_s > 0 and picture(made:svg(true), "Predicted and measured times"),
+      run.total_s > 0 and pictures.of_plot(made, "Predicted and measured times"),
       rows_table("compared", "predicted and measured", rows, { "time", "predicted_s", "measured_s", "error_percent" })),
     h("section", nil, h("h2", nil, "Stages"), rows_table("stages", "stages", run.stages, { "engine", "stage",
       "tensor_rank", "first_layer", "num_layers", "load_s", "weight_bytes", "kv_cache_bytes", "resident_bytes",

@@ -6,7 +6,7 @@ local core = require "tessera.core"
 local copy = require "tessera.shallow_copy"
 local fleet_picture = require "tessera.desk.picture.fleet"
 local html = require "tessera.desk.report.html"
-local picture = require("tessera.desk.report.pictures").figure
+local pictures = require "tessera.desk.report.pictures"
 local plan_fleet = require "tessera.fleets.plan"
 local plot = require "tessera.desk.plot"
 local rows_table = require "tessera.desk.page.rows_table"
@@ -64,7 +64,7 @@ local function loads(fleet)
   end
   local made = plot { kind = "bars", rows = rows, x = "model", y = "rate_per_s", by = "what", log_y = true,
     title = "Load against capacity", y_label = "requests per second" }
-  return picture(made:svg(true), "Demand and capacity of each model")
+  return pictures.of_plot(made, "Demand and capacity of each model")
 end
 
 -- The least share of any model's requests within its limits, and whether all models keep to them.
@@ -114,7 +114,7 @@ local function attainments(fleet, least, note)
     title = "Cost against attainment", x_label = "USD/h", y_label = "least share within the limits" }
   return h("section", nil, h("h2", nil, "Cost against attainment"), h("p", { class = "muted" },
     ("Fleets planned for more or less than the demand, under the demand: the least of any model over %d s."):format(
-      duration_s)), h("div", { class = "plots" }, picture(made:svg(true), "Cost of fleets by attainment")),
+      duration_s)), h("div", { class = "plots" }, pictures.of_plot(made, "Cost of fleets by attainment")),
     rows_table("attainments", "fleets", rows, { "planned_for", "usd_per_h", "attainment_ratio" }, "modelled"))
 end
 
@@ -173,7 +173,12 @@ local function frontier(fleet, note)
     local other = is_this and fleet or with(fleet, reserve_nodes, slo_factor)
     rows[i] = { reserve_nodes = reserve_nodes, slo_factor = slo_factor, usd_per_h = other and other.usd_per_h,
       bound = other and other.bound, gap = other and other.gap, gpus = other and other.gpus,
-      status = other and other.status or "nothing found" }
+      status = other and other.status:gsub("_", " ") or "nothing found" }
+    -- What keeps the limits keeps looser ones.
+    if reserve_nodes == own and slo_factor > 1 and (rows[i].usd_per_h or math.huge) > fleet.usd_per_h then
+      rows[i].usd_per_h, rows[i].gpus, rows[i].gap = fleet.usd_per_h, fleet.gpus, nil
+      rows[i].status = "nothing cheaper found"
+    end
   end
   local figures = {}
   for _, axis in ipairs { { "reserve_nodes", "nodes that may be lost", 1, num_reserves },
@@ -183,7 +188,7 @@ local function frontier(fleet, note)
     table.sort(own_rows, function(a, b) return a[axis[1]] < b[axis[1]] end)
     local made = plot { kind = "lines", rows = own_rows, x = axis[1], y = "usd_per_h", title = "Cost by " .. axis[2],
       x_label = axis[2], y_label = "USD/h" }
-    figures[#figures + 1] = picture(made:svg(true), "Cost by " .. axis[2])
+    figures[#figures + 1] = pictures.of_plot(made, "Cost by " .. axis[2])
   end
   return h("section", nil, h("h2", nil, "What reserves and limits cost"), h("p", { class = "muted" },
     "Each planned anew, in about the time that this fleet took; limits of all models times a factor."),
@@ -208,7 +213,6 @@ function M.page(fleet)
     core.raise("unsupported", "a page of a fleet needs models to simulate; of this one the columns were given",
       "ts.report")
   end
-  local map = fleet_picture.draw(fleet)
   local promised, least = promises(fleet)
   local attained, reserved
   stored_rows.with_bar(function(note) attained = attainments(fleet, least, note) end)
@@ -216,11 +220,13 @@ function M.page(fleet)
     stored_rows.with_bar(function(note) reserved = frontier(fleet, note) end)
   end
   local sections = { h("section", nil, h("h2", nil, "The fleet"), facts(fleet)),
-    h("section", nil, h("h2", nil, "Map"), picture(map:to_string(true), map.title)), promised, attained }
+    h("section", nil, h("h2", nil, "Map"), pictures.of_picture(function(width)
+      return fleet_picture.draw(fleet, width)
+    end)), promised, attained }
   sections[#sections + 1] = reserved
   sections[#sections + 1] = prices(fleet)
   sections[#sections + 1] = replicas(fleet)
-  return { title = map.title, sections = sections,
+  return { title = fleet_picture.title(fleet), sections = sections,
     summary = ("%d models, %.3g times the demand at %.2f USD/h"):format(#fleet.models, fleet.scale,
       fleet.usd_per_h) }
 end

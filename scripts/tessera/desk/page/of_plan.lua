@@ -4,7 +4,7 @@ local core = require "tessera.core"
 local cards_of = require "tessera.desk.page.cards"
 local html = require "tessera.desk.report.html"
 local map = require "tessera.desk.page.map"
-local picture = require("tessera.desk.report.pictures").figure
+local pictures = require "tessera.desk.report.pictures"
 local pipeline = require "tessera.desk.picture.pipeline"
 local rows_table = require "tessera.desk.page.rows_table"
 local solver = require "tessera.solver"
@@ -47,9 +47,9 @@ function M.map(plan, problem)
 end
 
 function M.pipeline(plan, problem)
-  local page = pipeline.draw(plan:to_table(), problem.name)
+  local data = plan:to_table()
   return h("section", nil, h("h2", nil, "Layers, memory and times of each stage"),
-    picture(page:to_string(true), "Pipeline of " .. problem.name))
+    pictures.of_picture(function(width) return pipeline.draw(data, problem.name, width) end))
 end
 
 -- A timeline for each of the first replicas.
@@ -61,8 +61,9 @@ local function timelines(plan)
     local data = run:to_table()
     data.timeline = run.timeline
     local title = #pipelines > 1 and ("replica %d of %d"):format(i, #pipelines) or "the batch"
-    local page = timeline.draw(data, title)
-    if page then figures[#figures + 1] = picture(page:to_string(true), "Timeline of " .. title) end
+    figures[#figures + 1] = pictures.of_picture(function(width)
+      return timeline.draw(data, "Timeline of " .. title, width)
+    end)
   end
   if #figures == 0 then return nil end
   return h("section", nil, h("h2", nil, "Who is busy when"), figures, #pipelines > most_timelines

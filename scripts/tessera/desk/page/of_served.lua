@@ -2,7 +2,7 @@
 
 local core = require "tessera.core"
 local html = require "tessera.desk.report.html"
-local picture = require("tessera.desk.report.pictures").figure
+local pictures = require "tessera.desk.report.pictures"
 local plot = require "tessera.desk.plot"
 local rows_table = require "tessera.desk.page.rows_table"
 local served_picture = require "tessera.desk.picture.served"
@@ -44,8 +44,8 @@ end
 
 --- The picture over time, or nil where the run is too short for one.
 function M.over_time(served, title)
-  local page = served_picture.draw(served_picture.data(served), title)
-  return page and picture(page:to_string(true), title) or nil
+  local data = served_picture.data(served)
+  return pictures.of_picture(function(width) return served_picture.draw(data, title, width) end)
 end
 
 -- How latencies are spread, each with its limits in the title.
@@ -58,7 +58,7 @@ local function spread(rows)
     end
     if #list > 1 then
       local made = plot { kind = "cdf", rows = list, x = metric, title = metric:gsub("_s$", ""):upper() }
-      figures[#figures + 1] = picture(made:svg(true), "Shares of requests by " .. metric)
+      figures[#figures + 1] = pictures.of_plot(made, "Shares of requests by " .. metric)
     end
   end
   return #figures > 0 and { h("h3", nil, "Shares of requests by latency"), h("div", { class = "plots" }, figures) }

@@ -7,7 +7,7 @@ local html = require "tessera.desk.report.html"
 local map = require "tessera.desk.page.map"
 local of_served = require "tessera.desk.page.of_served"
 local parts_of = require "tessera.serving.parts"
-local picture = require("tessera.desk.report.pictures").figure
+local pictures = require "tessera.desk.report.pictures"
 local plot = require "tessera.desk.plot"
 local rows_table = require "tessera.desk.page.rows_table"
 local serve = require "tessera.runtime.serve"
@@ -118,7 +118,7 @@ local function curve(rows, metric, limits)
   end
   local made = plot { kind = "lines", rows = points, x = "rate_per_s", y = metric, by = "what", log_y = true,
     title = metric:gsub("_s$", ""):upper() .. " by rate", x_label = "requests per second" }
-  return picture(made:svg(true), metric .. " over the rate of requests")
+  return pictures.of_plot(made, metric .. " over the rate of requests")
 end
 
 local function curves(options)
@@ -152,11 +152,12 @@ end
 local function frontier(options)
   local rows = options:frontier()
   if #rows < 2 then return nil end
-  for _, row in ipairs(rows) do row.deployment_rank = ("%d  %s"):format(row.rank, options[row.rank].layout) end
+  for _, row in ipairs(rows) do row.deployment_rank = ("%d: %s"):format(row.rank, options[row.rank].layout) end
+  table.sort(rows, function(a, b) return a.rank < b.rank end) -- as the list has them
   local made = plot { kind = "pareto", rows = rows, x = "tok_s_per_user", y = "tok_s_per_gpu", by = "deployment_rank",
     x_better = "higher", y_better = "higher", x_label = "tok/s per user", y_label = "tok/s per GPU" }
   return h("section", nil, h("h2", nil, "What a user gets against what a GPU gives"),
-    picture(made:svg(true), "Frontier of the listed deployments"))
+    pictures.of_plot(made, "Frontier of the listed deployments"))
 end
 
 local function others(options)

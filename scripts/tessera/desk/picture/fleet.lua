@@ -6,7 +6,7 @@ local svg = require "tessera.desk.picture.svg"
 
 local M = {}
 
-local width, margin, gap = 1080, 24, 6
+local margin, gap, leading = 16, 6, 16
 local small, big = 9, 14 -- sides of a cell, where there are many devices and where there are few
 local many = 256
 
@@ -66,59 +66,58 @@ local function draw_node(page, item, x, y, side)
   end
 end
 
+-- Returns where it ends.
 local function draw_class(page, class, top, side, idle)
-  page:text(margin, top + 12, ("%s: %d %s in use%s"):format(class.name, #class.nodes,
+  local most = page.width - margin
+  local y = page:lines(margin, top + 12, svg.wrap(("%s: %d %s in use%s"):format(class.name, #class.nodes,
     #class.nodes == 1 and "node" or "nodes", idle and idle.nodes > 0 and (", %d idle"):format(idle.nodes) or ""),
-    { class = "ts-text" })
-  local x, y = margin, top + 20
+    most - margin, 12), leading, { class = "ts-text" }) - 8
+  local x = margin
   for _, item in ipairs(class.nodes) do
     local wide = #item.cells * side + gap
-    if x + wide > width - margin then x, y = margin, y + side + gap end
+    if x + wide > most and x > margin then x, y = margin, y + side + gap end
     draw_node(page, item, x, y, side)
     x = x + wide
   end
   return y + side + 14
 end
 
-local function class_height(class, side)
-  local x, rows = margin, 1
-  for _, item in ipairs(class.nodes) do
-    local wide = #item.cells * side + gap
-    if x + wide > width - margin then x, rows = margin, rows + 1 end
-    x = x + wide
-  end
-  return 20 + rows * (side + gap) + 14
-end
-
--- A bar for each model: load against what its replicas sustain.
+-- A bar for each model: load against what its replicas sustain, with words beside it or, on a narrow page, around it.
+-- Returns where they end.
 local function draw_models(page, fleet, top)
-  local bar, left = 360, margin + 200
+  local roomy, room = page.width >= svg.roomy_width, page.width - 2 * margin
+  local left, bar = roomy and margin + 190 or margin, roomy and 300 or room
+  local words_x = roomy and left + bar + 10 or margin
   for m, model in ipairs(fleet.models) do
-    local y, class = top + (m - 1) * 22, colour(m)
-    page:rect(margin, y, 12, 12, { class = class })
-    if m > #svg.series_colours then mark_again(page, margin, y, 13) end
-    page:text(margin + 18, y + 11, svg.fit(model.name, 170), { class = "ts-text" })
-    page:rect(left, y, bar, 12, { class = "ts-track" })
-    page:rect(left, y, bar * math.min(1, model.load_ratio), 12, { class = class })
-    page:text(left + bar + 10, y + 11, ("%.4g of %.4g req/s, %d replicas, %d GPUs, %.2f USD/h"):format(
-      model.demand_per_s, model.capacity_per_s, model.replicas, model.gpus, model.usd_per_h), { class = "ts-muted" })
+    local class, bar_y = colour(m), roomy and top or top + 18
+    page:rect(margin, top, 12, 12, { class = class })
+    if m > #svg.series_colours then mark_again(page, margin, top, 13) end
+    local name = svg.fit(model.name, roomy and 165 or room - 18, 12)
+    page:text(margin + 18, top + 11, name, { class = "ts-text", tip = name ~= model.name and model.name or nil })
+    page:rect(left, bar_y, bar, 12, { class = "ts-track" })
+    page:rect(left, bar_y, bar * math.min(1, model.load_ratio), 12, { class = class })
+    local words = svg.wrap(("%.4g of %.4g req/s, %d replicas, %d GPUs, %.2f USD/h"):format(model.demand_per_s,
+      model.capacity_per_s, model.replicas, model.gpus, model.usd_per_h), page.width - margin - words_x, 12)
+    local foot = page:lines(words_x, roomy and top + 11 or bar_y + 27, words, leading, { class = "ts-muted" })
+    top = roomy and foot - 5 or foot
   end
-  return top + #fleet.models * 22
+  return top
 end
 
---- The page of a fleet.
-function M.draw(fleet)
+--- "12 GPUs on 3 nodes, 14.40 USD/h"
+function M.title(fleet)
+  return ("%d GPUs on %d nodes, %.2f USD/h"):format(fleet.gpus, #fleet.nodes, fleet.usd_per_h)
+end
+
+--- The page of a fleet, `width` in pixels.
+function M.draw(fleet, width)
   local classes, idle = by_class(cells_of(fleet)), {}
   for _, class in ipairs(fleet.idle) do idle[class.node_class] = class end
   local side = fleet.gpus > many and small or big
-  local height = 64 + #fleet.models * 22 + 30
-  for _, class in ipairs(classes) do height = height + class_height(class, side) end
-  local title = ("%d GPUs on %d nodes, %.2f USD/h"):format(fleet.gpus, #fleet.nodes, fleet.usd_per_h)
-  local page = svg.page(width, height, title)
-  page:text(margin, 28, title, { class = "ts-text ts-title" })
-  local top = 44
+  local page = svg.page(width or svg.wide_width, 0, M.title(fleet))
+  local top = page:heading(margin, 28, page.title, page.width - 2 * margin) - 2
   for _, class in ipairs(classes) do top = draw_class(page, class, top, side, idle[class.name]) end
-  draw_models(page, fleet, top + 10)
+  page.height = draw_models(page, fleet, top + 10) + 8
   return page
 end
 

@@ -5,11 +5,21 @@ local svg = require "tessera.desk.picture.svg"
 
 local M = {}
 
-local width, label_width, time_width, margin = 960, 160, 180, 16
-local strip_width = width - 2 * margin - label_width - time_width
-local row_height, header_height, legend_height = 82, 64, 40
-local attention_height = 46 -- of a device that attends to heads of a stage, below its row
+local margin, leading = 16, 16
 local gib = 2 ^ 30
+
+-- Where the parts of a stage's row lie, its corner at 0, 0: on a wide page beside one another, on a narrow one below.
+local function layout_of(width)
+  if width >= svg.roomy_width then
+    return { width = width, label_width = 148, share_x = margin, share_y = 34, strip_x = margin + 160, strip_y = 0,
+      strip_width = width - 2 * margin - 340, times_x = width - margin - 164, times_y = 2, times_width = 80,
+      row_height = 82, attention_y = 64, attention_memory_y = 76, attention_height = 46 }
+  end
+  local room = width - 2 * margin
+  return { width = width, label_width = room - 120, share_x = width - margin, share_y = 16, share_anchor = "end",
+    strip_x = margin, strip_y = 24, strip_width = room, times_x = margin, times_y = 88, times_width = room - 80,
+    row_height = 138, attention_y = 124, attention_memory_y = 148, attention_height = 56 }
+end
 
 -- Few bits warm, many bits cold; the number stands in the cell where it fits.
 local bit_colours = { [3] = "#d55e00", [4] = "#e69f00", [8] = "#56b4e9", [16] = "#0072b2" }
@@ -35,14 +45,14 @@ local function largest(stages, value)
 end
 
 -- The number of bits once in the middle of layers that have the same.
-local function bit_labels(page, stage, y, cell)
+local function bit_labels(page, layout, stage, y, cell)
   local first = 1
   for i, bitwidth in ipairs(stage.bitwidths) do
     if stage.bitwidths[i + 1] ~= bitwidth then
       local layers = i - first + 1
       local text = layers * cell >= 44 and bitwidth .. " bit" or tostring(bitwidth)
       if layers * cell >= 16 then
-        page:text(margin + label_width + (stage.first_layer + first - 1 + layers / 2) * cell, y + 16, text,
+        page:text(layout.strip_x + (stage.first_layer + first - 1 + layers / 2) * cell, y + 16, text,
           { class = (bitwidth >= 16 and "ts-on" or "ts-ink") .. " ts-small ts-bits", ["text-anchor"] = "middle",
             stroke = colour_of(bitwidth) })
       end
@@ -51,19 +61,20 @@ local function bit_labels(page, stage, y, cell)
   end
 end
 
-local function layer_cells(page, stage, y, num_layers)
-  local cell = strip_width / num_layers
+local function layer_cells(page, layout, stage, y, num_layers)
+  local cell = layout.strip_width / num_layers
   for i, bitwidth in ipairs(stage.bitwidths) do
     local layer = stage.first_layer + i - 1
-    page:rect(margin + label_width + layer * cell, y, cell, 24, { class = "ts-edge", fill = colour_of(bitwidth),
+    page:rect(layout.strip_x + layer * cell, y, cell, 24, { class = "ts-edge", fill = colour_of(bitwidth),
       tip = ("layer %d: %d bit"):format(layer, bitwidth) })
   end
-  bit_labels(page, stage, y, cell)
+  bit_labels(page, layout, stage, y, cell)
 end
 
-local function memory_bar(page, memory, y, capacity_of_bar)
-  local x = margin + label_width
-  local scale = strip_width / capacity_of_bar
+-- A bar of what the memory holds, and below it how much that is.
+local function memory_bar(page, layout, memory, y, capacity_of_bar)
+  local x = layout.strip_x
+  local scale = layout.strip_width / capacity_of_bar
   page:rect(x, y, memory.capacity_bytes * scale, 12, { class = "ts-track",
     tip = ("capacity %.2f GiB"):format(memory.capacity_bytes / gib) })
   for _, component in ipairs(components) do
@@ -72,18 +83,19 @@ local function memory_bar(page, memory, y, capacity_of_bar)
       tip = ("%s %.2f GiB"):format(component[2], bytes / gib) })
     x = x + bytes * scale
   end
+  page:text(layout.strip_x, y + 27, ("%.2f of %.2f GiB (%.0f %%)"):format(memory.total_bytes / gib,
+    memory.capacity_bytes / gib, 100 * memory.total_bytes / math.max(memory.capacity_bytes, 1)),
+    { class = "ts-muted ts-small" })
 end
 
-local function time_bars(page, stage, y, longest_prefill, longest_decode)
-  local x, room = width - margin - time_width + 16, time_width - 100
-  page:rect(x, y, room * stage.prefill_s / longest_prefill, 10, { fill = prefill_colour,
-    tip = "prefill micro-batch " .. core.format_seconds(stage.prefill_s) })
-  page:text(x + room + 6, y + 9, core.format_seconds(stage.prefill_s), { class = "ts-muted ts-small" })
-  page:rect(x, y + 18, room * stage.decode_s / longest_decode, 10, { fill = decode_colour,
-    tip = "decode step " .. core.format_seconds(stage.decode_s) })
-  page:text(x + room + 6, y + 27, core.format_seconds(stage.decode_s), { class = "ts-muted ts-small" })
+local function time_bar(page, layout, y, seconds, longest, colour, what)
+  page:rect(layout.times_x, y, layout.times_width * seconds / longest, 10, { fill = colour,
+    tip = what .. " " .. core.format_seconds(seconds) })
+  page:text(layout.times_x + layout.times_width + 6, y + 9, core.format_seconds(seconds),
+    { class = "ts-muted ts-small" })
 end
 
+-- Returns the foot of its last line.
 local function legend(page, y, plans)
   local seen, bits, x = {}, {}, margin
   for _, plan in ipairs(plans) do
@@ -97,7 +109,7 @@ local function legend(page, y, plans)
   table.sort(bits)
   local function entry(colour, name)
     local room = 26 + svg.text_width(name, 11)
-    if x + room > width - margin then x, y = margin, y + 16 end
+    if x + room > page.width - margin then x, y = margin, y + leading end
     page:rect(x, y - 9, 10, 10, { fill = colour })
     page:text(x + 14, y, name, { class = "ts-muted ts-small" })
     x = x + room
@@ -106,48 +118,37 @@ local function legend(page, y, plans)
   for _, component in ipairs(components) do entry(component[3], component[2]) end
   entry(prefill_colour, "prefill of a micro-batch")
   entry(decode_colour, "decode step")
+  return y
 end
 
-local function label(page, name, y)
-  local text = svg.fit(name, label_width - 12, 12)
-  page:text(margin, y, text, { tip = text ~= name and name or nil })
+-- What a row is of: a device, and what it has of the model.
+local function label(page, layout, y, name, share)
+  local text = svg.fit(name, layout.label_width, 12)
+  page:text(margin, y + 16, text, { tip = text ~= name and name or nil })
+  page:text(layout.share_x, y + layout.share_y, share, { class = "ts-muted ts-small",
+    ["text-anchor"] = layout.share_anchor })
 end
 
-local function memory_words(page, memory, y)
-  page:text(margin + label_width, y, ("%.2f of %.2f GiB (%.0f %%)"):format(memory.total_bytes / gib,
-    memory.capacity_bytes / gib, 100 * memory.total_bytes / math.max(memory.capacity_bytes, 1)),
-    { class = "ts-muted ts-small" })
-end
-
-local function stage_row(page, stage, index, y, scale)
-  label(page, ("%d  %s"):format(index, stage.device), y + 16)
-  page:text(margin, y + 34, ("%d layers"):format(stage.num_layers), { class = "ts-muted ts-small" })
-  layer_cells(page, stage, y, scale.num_layers)
-  memory_bar(page, stage.memory, y + 30, scale.capacity_bytes)
-  memory_words(page, stage.memory, y + 57)
-  time_bars(page, stage, y + 2, scale.prefill_s, scale.decode_s)
-  local there = stage.attention
+local function stage_row(page, layout, stage, index, y, scale)
+  label(page, layout, y, ("%d  %s"):format(index, stage.device), ("%d layers"):format(stage.num_layers))
+  layer_cells(page, layout, stage, y + layout.strip_y, scale.num_layers)
+  memory_bar(page, layout, stage.memory, y + layout.strip_y + 30, scale.capacity_bytes)
+  time_bar(page, layout, y + layout.times_y, stage.prefill_s, scale.prefill_s, prefill_colour, "prefill micro-batch")
+  time_bar(page, layout, y + layout.times_y + 18, stage.decode_s, scale.decode_s, decode_colour, "decode step")
+  local there = stage.attention -- of a device that attends to heads of the stage
   if not there then return end
-  label(page, "+  " .. there.device, y + attention_height + 34)
-  page:text(margin, y + attention_height + 52, ("%.3g %% of KV heads"):format(100 * there.ratio),
-    { class = "ts-muted ts-small" })
-  memory_bar(page, there.memory, y + attention_height + 30, scale.capacity_bytes)
-  memory_words(page, there.memory, y + attention_height + 57)
+  label(page, layout, y + layout.attention_y, "+  " .. there.device, ("%.3g %% of KV heads"):format(100 * there.ratio))
+  memory_bar(page, layout, there.memory, y + layout.attention_memory_y, scale.capacity_bytes)
 end
 
-local function height_of(stage) return row_height + (stage.attention and attention_height or 0) end
-
-local function height_of_all(stages)
-  local height = 0
-  for _, stage in ipairs(stages) do height = height + height_of(stage) end
-  return height
-end
-
-local function one_pipeline(page, plan, top, title)
-  page:text(margin, top + 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
-  page:text(margin, top + 46, ("latency %s, %.1f tok/s (%s); micro-batches: prefill %d, decode %d; "
+-- Returns where it ends.
+local function one_pipeline(page, layout, plan, top, title)
+  local room = layout.width - 2 * margin
+  local y = page:heading(margin, top + 26, title, room)
+  y = page:lines(margin, y + 2, svg.wrap(("latency %s, %.1f tok/s (%s); micro-batches: prefill %d, decode %d; "
     .. "mean bitwidth %.2f"):format(core.format_seconds(plan.latency_s), plan.throughput_tok_s, plan.provenance,
-    plan.prefill_micro_batch_size, plan.decode_micro_batch_size, plan.mean_bitwidth), { class = "ts-muted ts-small" })
+    plan.prefill_micro_batch_size, plan.decode_micro_batch_size, plan.mean_bitwidth), room, 11), leading,
+    { class = "ts-muted ts-small" }) + 2
   local stages, last = plan.stages, plan.stages[#plan.stages]
   local scale = {
     num_layers = last.first_layer + last.num_layers,
@@ -157,28 +158,27 @@ local function one_pipeline(page, plan, top, title)
     prefill_s = largest(stages, function(s) return s.prefill_s end),
     decode_s = largest(stages, function(s) return s.decode_s end),
   }
-  local y = top + header_height
   for index, stage in ipairs(stages) do
-    stage_row(page, stage, index - 1, y, scale)
-    y = y + height_of(stage)
+    stage_row(page, layout, stage, index - 1, y, scale)
+    y = y + layout.row_height + (stage.attention and layout.attention_height or 0)
   end
   return y
 end
 
 local function headline(plan, name) return ("%s: %s by %s"):format(name, plan.status, plan.planner) end
 
---- The page; plan: plan:to_table(), `name`: of its problem.
-function M.draw(plan, name)
+--- The page; plan: plan:to_table(), `name`: of its problem, `width` in pixels.
+function M.draw(plan, name, width)
   local replicas = type(plan.replicas) == "table" and plan.replicas[1] and plan.replicas
-  local plans, height = plan.pipelines or replicas or { plan }, 0 -- rows of older results have no pipelines
-  for _, one in ipairs(plans) do height = height + header_height + height_of_all(one.stages) end
+  local plans = plan.pipelines or replicas or { plan } -- rows of older results have no pipelines
   local title = headline(plan, name)
-  local page = svg.page(width, height + legend_height, title)
-  local top = 0
+  local layout = layout_of(width or svg.wide_width)
+  local page, top = svg.page(layout.width, 0, title), 0
   for r, one in ipairs(plans) do
-    top = one_pipeline(page, one, top, #plans > 1 and ("%s, replica %d of %d"):format(title, r, #plans) or title)
+    top = one_pipeline(page, layout, one, top, #plans > 1 and ("%s, replica %d of %d"):format(title, r, #plans)
+      or title)
   end
-  legend(page, height + 14, plans)
+  page.height = legend(page, top + 14, plans) + 26
   return page
 end
 

@@ -9,8 +9,10 @@ local units = require "tessera.desk.units"
 
 local M = {}
 
-local width, margin, left, height, gap = 960, 16, 90, 110, 34
+local margin, height, leading = 16, 110, 16 -- `height` of a panel
 
+local right_margin = 24 -- half of the last time stands in it
+local legend_width = 70 -- of the name of a line
 local bins, most_requests = 100, 50000 -- of latencies over time
 
 -- The panels of a run: { title, lines = { { name, colour, points = { { time_s, value } } } },
@@ -63,43 +65,54 @@ local function highest(panel)
   return top
 end
 
-local function draw_limits(page, panel, right, top, y_of)
+-- "KV blocks; - - all 600"
+local function heading(panel, top)
   local words = {}
-  for i, limit in ipairs(panel.limits or {}) do
-    words[i] = limit[2]
-    if limit[1] <= top then
-      page:line(left, y_of(limit[1]), right, y_of(limit[1]), { class = "ts-line ts-k5", ["stroke-dasharray"] = "6 3" })
-    else
-      words[i] = words[i] .. " (above)"
-    end
-  end
-  return #words > 0 and "; - - " .. table.concat(words, ", ") or ""
+  for i, limit in ipairs(panel.limits or {}) do words[i] = limit[2] .. (limit[1] > top and " (above)" or "") end
+  return panel.title .. (#words > 0 and "; - - " .. table.concat(words, ", ") or "")
 end
 
--- A panel with its top at y.
-local function draw_panel(page, panel, y, times, unit)
-  local top = highest(panel)
-  local values = axis.numbers(0, top, { zero = true, num_ticks = 3 })
-  local right = width - margin
-  local function x_of(time_s) return left + times.at(time_s / unit.worth) * (right - left) end
-  local function y_of(value) return y + height * (1 - values.at(value)) end
+-- Names of the lines from x on, each as wide as any.
+local function legend(page, panel, x, y)
+  for i, line in ipairs(panel.lines) do
+    local at = x + (i - 1) * legend_width
+    page:rect(at, y - 9, 10, 10, { class = "ts-f" .. line.colour })
+    page:text(at + 14, y, line.name, { class = "ts-muted ts-small" })
+  end
+end
+
+-- Where a panel's plot begins: below what it is of and, where they are several, the names of its lines.
+local function draw_heading(page, panel, top, y)
+  local names = #panel.lines > 1 and #panel.lines * legend_width or 0
+  local beside = page.width >= svg.roomy_width
+  local foot = page:lines(margin, y + 28, svg.wrap(heading(panel, top), page.width - 2 * margin - (beside and names
+    or 0), 11), leading, { class = "ts-text ts-small" })
+  if names == 0 then return foot - 6 end
+  legend(page, panel, beside and page.width - right_margin - names or margin, beside and y + 28 or foot)
+  return beside and foot - 6 or foot + leading - 6
+end
+
+-- A panel below y; returns where its plot ends.
+local function draw_panel(page, panel, y, x_of)
+  local highest_value = highest(panel)
+  local values = axis.numbers(0, highest_value, { zero = true, num_ticks = 3 })
+  local left, right, top = x_of(0), page.width - right_margin, draw_heading(page, panel, highest_value, y)
+  local function y_of(value) return top + height * (1 - values.at(value)) end
   for _, tick in ipairs(values.ticks) do
     page:line(left, y_of(tick.value), right, y_of(tick.value), { class = "ts-grid" })
     page:text(left - 6, y_of(tick.value) + 4, tick.text, { class = "ts-muted ts-small", ["text-anchor"] = "end" })
   end
-  local at = right
   for _, line in ipairs(panel.lines) do
     local points = {}
     for i, point in ipairs(line.points) do points[i] = { x_of(point[1]), y_of(point[2]) } end
     page:polyline(points, { class = "ts-line ts-k" .. line.colour, ["stroke-dasharray"] = svg.dashes[line.colour] })
-    if #panel.lines > 1 then
-      at = at - 70
-      page:rect(at, y - 17, 10, 10, { class = "ts-f" .. line.colour })
-      page:text(at + 14, y - 8, line.name, { class = "ts-muted ts-small" })
+  end
+  for _, limit in ipairs(panel.limits or {}) do
+    if limit[1] <= highest_value then
+      page:line(left, y_of(limit[1]), right, y_of(limit[1]), { class = "ts-line ts-k5", ["stroke-dasharray"] = "6 3" })
     end
   end
-  local limits = draw_limits(page, panel, right, top, y_of)
-  page:text(margin, y - 8, svg.fit(panel.title .. limits, at - 2 * margin, 11), { class = "ts-text ts-small" })
+  return top + height
 end
 
 local function latency_words(run)
@@ -179,28 +192,29 @@ end
 --- "1000 requests on 4 x L4"
 function M.title(run) return ("%d requests on %s"):format(run.num_requests, run.engines) end
 
---- The page; nil where the run has no series.
-function M.draw(run, title)
+--- The page, `width` in pixels; nil where the run has no series.
+function M.draw(run, title, width)
   local series = run.series
   if type(series) ~= "table" or #series < 2 then return nil end
+  width = width or svg.wide_width
+  local roomy, room = width >= svg.roomy_width, width - 2 * margin
+  local left = roomy and 90 or 64
   local last = series[#series].time_s
   local unit = units.of("time_s", last)
-  local times = axis.numbers(0, last / unit.worth, { zero = true, num_ticks = 8 })
-  local top, panels = 96, panels_of(run)
-  local bottom = top + #panels * (height + gap) - gap
-  local page = svg.page(width, bottom + 34, title)
-  page:text(margin, 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
-  page:text(margin, 46, svg.fit(state_words(run), width - 2 * margin, 11), { class = "ts-text ts-small" })
+  local times = axis.numbers(0, last / unit.worth, { zero = true, num_ticks = roomy and 8 or 4 })
+  local function x_of(time_s) return left + times.at(time_s / unit.worth) * (width - right_margin - left) end
+  local page = svg.page(width, 0, title)
+  local y = page:heading(margin, 26, title, room) + 2
+  y = page:lines(margin, y, svg.wrap(state_words(run), room, 11), leading, { class = "ts-text ts-small" })
   -- Of an unstable run latencies measure its length.
-  page:text(margin, 63, run.stable and latency_words(run) or "", { class = "ts-muted ts-small" })
-  for i, panel in ipairs(panels) do
-    draw_panel(page, panel, top + (i - 1) * (height + gap), times, unit)
-  end
+  y = page:lines(margin, y + 1, svg.wrap(run.stable and latency_words(run) or "", room, 11), leading,
+    { class = "ts-muted ts-small" }) - leading - 1
+  for _, panel in ipairs(panels_of(run)) do y = draw_panel(page, panel, y, x_of) end
   for _, tick in ipairs(times.ticks) do
-    local x = left + times.at(tick.value) * (width - margin - left)
-    page:text(x, bottom + 18, tick.text .. (tick == times.ticks[#times.ticks] and " " .. unit.unit or ""),
-      { class = "ts-muted ts-small", ["text-anchor"] = "middle" })
+    page:text(x_of(tick.value * unit.worth), y + 18, tick.text .. (tick == times.ticks[#times.ticks] and " "
+      .. unit.unit or ""), { class = "ts-muted ts-small", ["text-anchor"] = "middle" })
   end
+  page.height = y + 34
   return page
 end
 

@@ -93,6 +93,22 @@ function M.fit(text, width, size)
   return table.concat(parts) .. "…"
 end
 
+--- `text` in lines of at most that many pixels, broken at spaces; a longer word is cut, and so is what a line after
+--- the last of `most` would need.
+function M.wrap(text, width, size, most)
+  local lines = {}
+  for word in escape.clean(text):gmatch "%S+" do
+    local longer = #lines > 0 and lines[#lines] .. " " .. word
+    if longer and (#lines == most or M.text_width(longer, size) <= width) then lines[#lines] = longer
+    else lines[#lines + 1] = word end
+  end
+  for i, line in ipairs(lines) do lines[i] = M.fit(line, width, size) end
+  return lines
+end
+
+--- Pixels of pictures across a page and on a telephone, and from how many on labels stand beside what they name.
+M.wide_width, M.narrow_width, M.roomy_width = 960, 340, 600
+
 local Page = {}
 Page.__index = Page
 
@@ -191,6 +207,19 @@ function Page:text(x, y, content, given)
     tip, escape.xml(content))
 end
 
+--- Lines of text below one another, the first with its foot at y; the foot of the line after the last.
+function Page:lines(x, y, lines, leading, given)
+  for i, line in ipairs(lines) do self:text(x, y + (i - 1) * leading, line, given) end
+  return y + #lines * leading
+end
+
+--- A title in as many lines as it needs, or `most`: it is bold, which takes more room.
+function Page:heading(x, y, text, width, most)
+  local lines = M.wrap(text, width, 17, most)
+  return self:lines(x, y, lines, 18, { class = "ts-text ts-title",
+    tip = table.concat(lines, " "):find "…" and text or nil })
+end
+
 --- What another page shows, moved so that its corner is at (x, y).
 function Page:place(other, x, y)
   self.uses_hatch = self.uses_hatch or other.uses_hatch
@@ -201,10 +230,17 @@ end
 --- The colour of series `index`, 1 to 8: there are no more that readers could tell apart.
 function M.slot(index) return (index - 1) % #M.series_colours + 1 end
 
+-- A page that is hidden hides the patterns that it defines, from others too: pages of HTML have this one for all.
 local hatch = '<defs><pattern id="ts-hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
   .. 'patternTransform="rotate(45)"><path d="M0 0v6" class="ts-hatch"/></pattern></defs>'
 
---- The page as text: a file of its own, or (`inside`) for a HTML page that has `M.style()` already.
+--- What the pictures of a HTML page share.
+function M.definitions()
+  return '<svg xmlns="http://www.w3.org/2000/svg" class="ts-definitions" width="0" height="0" aria-hidden="true">'
+    .. hatch .. "</svg>"
+end
+
+--- The page as text: a file of its own, or (`inside`) for a HTML page that has `M.style()` and `M.definitions()`.
 function Page:to_string(inside)
   local head = ('<svg xmlns="http://www.w3.org/2000/svg" class="ts-svg" viewBox="0 0 %d %d" width="%d" height="%d" '
     .. 'role="img" aria-label="%s">'):format(self.width, self.height, self.width, self.height, escape.xml(self.title))
@@ -213,8 +249,8 @@ function Page:to_string(inside)
     lines[#lines + 1] = "<title>" .. escape.xml(self.title) .. "</title>"
     lines[#lines + 1] = "<style>\n" .. M.style() .. "\n</style>"
     lines[#lines + 1] = ('<rect class="ts-page" width="%d" height="%d"/>'):format(self.width, self.height)
+    if self.uses_hatch then lines[#lines + 1] = hatch end
   end
-  if self.uses_hatch then lines[#lines + 1] = hatch end
   lines[#lines + 1] = table.concat(self.parts, "\n")
   lines[#lines + 1] = "</svg>\n"
   return table.concat(lines, "\n")

@@ -8,7 +8,17 @@ local units = require "tessera.desk.units"
 
 local M = {}
 
-local width, margin, lane, gap = 960, 16, 22, 6
+local margin, bar_height = 16, 18
+
+-- Where a lane's name stands and its bar lies, from the lane's corner: on a narrow page one below the other.
+local function layout_of(width)
+  if width >= svg.roomy_width then
+    return { width = width, left = margin + 230, lane_height = 28, name_y = 15, name_width = 220, bar_y = 2,
+      num_ticks = 8 }
+  end
+  return { width = width, left = margin, lane_height = 42, name_y = 11, name_width = width - 2 * margin, bar_y = 17,
+    num_ticks = 4 }
+end
 
 -- Stages first, then the links that carry anything.
 local function lanes_of(timeline)
@@ -31,7 +41,7 @@ local function event(page, timeline, i, x, y, w)
   local decode = timeline.is_decode[i] == 1
   local phase = decode and "decode" or "prefill"
   local number = tostring(timeline.micro_batch[i])
-  page:rect(x, y, math.max(w, 0.5), lane - 4, {
+  page:rect(x, y, math.max(w, 0.5), bar_height, {
     fill = pipeline.phase_colours[phase], class = w > 4 and "ts-edge" or nil,
     tip = ("%s of micro-batch %s: %s from %s"):format(phase, number, core.format_seconds(timeline.duration_s[i]),
       core.format_seconds(timeline.start_s[i])) })
@@ -41,15 +51,16 @@ local function event(page, timeline, i, x, y, w)
   end
 end
 
-local function time_axis(page, times, unit, left, top, bottom)
+local function time_axis(page, times, unit, x_of, top, bottom)
   for _, tick in ipairs(times.ticks) do
-    local x = left + times.at(tick.value) * (width - margin - left - 14)
+    local x = x_of(tick.value)
     page:line(x, top, x, bottom, { class = "ts-grid" })
     page:text(x, bottom + 15, tick.text .. (tick == times.ticks[#times.ticks] and " " .. unit.unit or ""),
       { class = "ts-muted ts-small", ["text-anchor"] = "middle" })
   end
 end
 
+-- Returns the foot of the line after its last.
 local function legend(page, y, shown, all)
   local x = margin
   for _, phase in ipairs { "prefill", "decode" } do
@@ -59,37 +70,39 @@ local function legend(page, y, shown, all)
   end
   local note = "numbers: micro-batches"
   if shown < all then note = note .. ("; the first %d of %d intervals"):format(shown, all) end
-  page:text(x, y, note, { class = "ts-muted ts-small" })
+  if page.width < svg.roomy_width then x, y = margin, y + 16 end
+  return page:lines(x, y, svg.wrap(note, page.width - margin - x, 11), 16, { class = "ts-muted ts-small" })
 end
 
---- The page; run: run:to_table(), nil where it kept no events.
-function M.draw(run, title)
+--- The page; run: run:to_table(), nil where it kept no events; `width` in pixels.
+function M.draw(run, title, width)
   local timeline = run.timeline
   if type(timeline) ~= "table" or #timeline.start_s == 0 then return nil end
+  local layout = layout_of(width or svg.wide_width)
   local lanes, of = lanes_of(timeline)
   local last = 0
   for i = 1, #timeline.start_s do last = math.max(last, timeline.start_s[i] + timeline.duration_s[i]) end
   local unit = units.of("time_s", last)
-  local times = axis.numbers(0, last / unit.worth, { num_ticks = 8 })
-  local left, top = margin + 230, 62
-  local bottom = top + #lanes * (lane + gap)
-  local page = svg.page(width, bottom + 50, title)
-  page:text(margin, 26, svg.fit(title, width - 2 * margin, 15), { class = "ts-text ts-title" })
-  page:text(margin, 46, ("%s in all, %.1f tok/s (%s)"):format(core.format_seconds(run.total_s), run.throughput_tok_s,
-    run.provenance), { class = "ts-muted ts-small" })
-  time_axis(page, times, unit, left, top, bottom)
+  local times = axis.numbers(0, last / unit.worth, { num_ticks = layout.num_ticks })
+  local page, room = svg.page(layout.width, 0, title), layout.width - 2 * margin
+  local y = page:heading(margin, 26, title, room)
+  local top = page:lines(margin, y + 2, svg.wrap(("%s in all, %.1f tok/s (%s)"):format(core.format_seconds(run.total_s),
+    run.throughput_tok_s, run.provenance), room, 11), 16, { class = "ts-muted ts-small" })
+  local bottom = top + #lanes * layout.lane_height
+  local scale = (layout.width - margin - layout.left - 14) / times.high
+  local function x_of(time) return layout.left + time * scale end
+  time_axis(page, times, unit, x_of, top, bottom)
   for k, name in ipairs(lanes) do
-    local text = svg.fit(name, 220, 11)
-    page:text(margin, top + (k - 1) * (lane + gap) + 15, text, { class = "ts-text ts-small",
+    local text = svg.fit(name, layout.name_width, 11)
+    page:text(margin, top + (k - 1) * layout.lane_height + layout.name_y, text, { class = "ts-text ts-small",
       tip = text ~= name and name or nil })
   end
-  local scale = (width - margin - left - 14) / times.high
   for i = 1, #timeline.start_s do
     local k = of[timeline.stage_index[i] * 2 + timeline.is_link[i]]
-    event(page, timeline, i, left + timeline.start_s[i] / unit.worth * scale, top + (k - 1) * (lane + gap) + 2,
+    event(page, timeline, i, x_of(timeline.start_s[i] / unit.worth), top + (k - 1) * layout.lane_height + layout.bar_y,
       timeline.duration_s[i] / unit.worth * scale)
   end
-  legend(page, bottom + 38, #timeline.start_s, timeline.num_events)
+  page.height = legend(page, bottom + 38, #timeline.start_s, timeline.num_events) - 4
   return page
 end
 

@@ -10,7 +10,7 @@ local M = {}
 --- More are a wall of stamps.
 M.most = 36
 
-local narrowest = 300 -- pixels of one
+local narrowest = 270 -- pixels of one
 
 --- The data of each facet, in order: { name, data }. `data`: of all rows.
 function M.split(data, opt)

@@ -4,23 +4,26 @@ local svg = require "tessera.desk.picture.svg"
 
 local M = {}
 
-local pad, line_height = 14, 18
+local pad, line_height, note_height, most_title_lines = 14, 18, 16, 3
+local least_name = 300 -- pixels that a name in a legend may have, where the page is not narrower
+local most_entry_lines = { roomy = 7, narrow = 14 } -- of a legend
+local least_share = 0.5 -- of a picture's height that its data have
 
 local function title(frame, opt)
   if not opt.title then return end
-  frame.page:text(pad, 24, svg.fit(opt.title, opt.width - 2 * pad, 18), { class = "ts-text ts-title", tip = opt.title })
-  frame.top = 38
+  frame.top = frame.page:heading(pad, 24, opt.title, opt.width - 2 * pad, most_title_lines) - 4
 end
 
 -- entries: { { name, draw = function(page, x, y) } }, in as many lines as they need.
 local function legend(frame, entries, opt)
   if #entries == 0 then return end
   local x, y = pad, frame.top + 12
+  local most_lines = most_entry_lines[opt.width < svg.roomy_width and "narrow" or "roomy"] - 1
   for i, entry in ipairs(entries) do
-    local text = svg.fit(entry.name, opt.width / 2, 11)
+    local text = svg.fit(entry.name, math.min(math.max(opt.width / 2, least_name), opt.width - 2 * pad - 26), 11)
     local width = 26 + svg.text_width(text, 11) + 14
     if x + width > opt.width - pad and x > pad then x, y = pad, y + line_height end
-    if y - frame.top > 6 * line_height then
+    if y - frame.top > most_lines * line_height then
       frame.page:text(x, y + 4, ("and %d more"):format(#entries - i + 1), { class = "ts-muted ts-small" })
       break
     end
@@ -79,14 +82,14 @@ local function left_labels(frame, axis, most)
   end
 end
 
---- A page with everything but the data. parts: x_axis, y_axis, x_label, y_label, legend, note.
---- frame.x and frame.y turn values into pixels.
+--- A page with everything but the data. parts: x_axis, y_axis, x_label, y_label, legend, note, `above`: pixels
+--- kept free above the plot. frame.x and frame.y turn values into pixels.
 function M.new(opt, parts)
   local frame = { page = svg.page(opt.width, opt.height, parts.summary), top = 12 }
   title(frame, opt)
   legend(frame, not opt.no_legend and parts.legend or {}, opt)
-  frame.page:text(pad, frame.top + 10, svg.fit(parts.y_label, opt.width - 2 * pad, 11), { class = "ts-muted ts-small" })
-  frame.top = frame.top + 24
+  frame.top = frame.page:lines(pad, frame.top + 10, svg.wrap(parts.y_label, opt.width - 2 * pad, 11), note_height,
+    { class = "ts-muted ts-small" }) - 2 + (parts.above or 0)
   local most = math.min(widest(parts.y_axis, 11), parts.y_axis.categories and 180 or 90)
   frame.left = pad + most + 10
   frame.right = opt.width - pad - (parts.right or 8)
@@ -98,20 +101,19 @@ function M.new(opt, parts)
     frame.slanted = longest + 8 > band and band < 110
     if frame.slanted then below = 40 + math.min(longest, 150) * 0.58 end
   end
-  if parts.note then below = below + 16 end
-  frame.bottom = math.max(opt.height - below, frame.top + 60)
+  local x_label = svg.wrap(parts.x_label, frame.width, 11)
+  local note = parts.note and svg.wrap(parts.note, opt.width - 2 * pad, 11) or {}
+  local more = (#x_label + #note - 1) * note_height
+  below = below + more
+  frame.bottom = math.max(opt.height - below, frame.top + least_share * opt.height)
   frame.page.height = math.max(opt.height, frame.bottom + below)
   function frame.x(value) return frame.left + parts.x_axis.at(value) * frame.width end
   function frame.y(value) return frame.bottom - parts.y_axis.at(value) * (frame.bottom - frame.top) end
   left_labels(frame, parts.y_axis, most)
   if parts.x_axis.categories then word_labels(frame, parts.x_axis) else number_labels(frame, parts.x_axis) end
-  local foot = frame.page.height - (parts.note and 26 or 10)
-  frame.page:text((frame.left + frame.right) / 2, foot, parts.x_label,
+  local foot = frame.page:lines((frame.left + frame.right) / 2, frame.page.height - 10 - more, x_label, note_height,
     { class = "ts-muted ts-small", ["text-anchor"] = "middle" })
-  if parts.note then
-    frame.page:text(pad, frame.page.height - 8, svg.fit(parts.note, opt.width - 2 * pad, 11),
-      { class = "ts-muted ts-small" })
-  end
+  frame.page:lines(pad, foot + 2, note, note_height, { class = "ts-muted ts-small" })
   frame.page:line(frame.left, frame.bottom, frame.right, frame.bottom, { class = "ts-axis" })
   return frame
 end
@@ -132,8 +134,8 @@ function M.empty(opt, why)
   page:hatched(pad, frame.top + 6, opt.width - 2 * pad, page.height - frame.top - 20, { opacity = "0.4" })
   page:text(opt.width / 2, frame.top + (page.height - frame.top) / 2 - 6, "no data",
     { class = "ts-text ts-title ts-halo", ["text-anchor"] = "middle" })
-  page:text(opt.width / 2, frame.top + (page.height - frame.top) / 2 + 14, svg.fit(why, opt.width - 60, 12),
-    { class = "ts-muted ts-halo", ["text-anchor"] = "middle" })
+  page:lines(opt.width / 2, frame.top + (page.height - frame.top) / 2 + 14, svg.wrap(why, opt.width - 60, 12, 3),
+    note_height, { class = "ts-muted ts-halo", ["text-anchor"] = "middle" })
   return page
 end
 

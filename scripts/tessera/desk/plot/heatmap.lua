@@ -38,12 +38,13 @@ local function share_of(value, low, high)
 end
 M.share_of = share_of
 
+local line_of_colours = 20 -- pixels that they have for themselves where the plot is narrow
+
 -- The colours from low to high, above the plot at the right.
 local function colour_bar(frame, low, high, unit, opt)
   local width, steps = 120, 24
   local low_text, high_text = units.number(low / unit.worth), units.number(high / unit.worth)
   local x, y = opt.width - 22 - width - svg.text_width(high_text, 11), frame.top - 20
-  if x - svg.text_width(low_text, 11) < opt.width / 2 then return end
   frame.page:text(x - 6, y + 9, low_text, { class = "ts-muted ts-small", ["text-anchor"] = "end" })
   for i = 0, steps - 1 do
     frame.page:rect(x + i * width / steps, y, width / steps + 0.5, 10, { fill = (M.colour(i / (steps - 1))) })
@@ -84,6 +85,7 @@ function M.draw(data, opt)
     x_label = opt.x_label or units.of(opt.x, 1).label,
     y_label = ("%s of %s"):format(unit.label, opt.y_label or units.of(opt.y, 1).label),
     note = missing and "hatched, no number: " .. missing,
+    above = opt.width < svg.roomy_width and line_of_colours or 0,
   })
   local size = { width = frame.width / #data.x_words, height = (frame.bottom - frame.top) / #data.y_words }
   if low then colour_bar(frame, low, high, unit, opt) end

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local widths = require "tessera.desk.plot.widths"
 
 local path = "ts.plot"
 local kinds = { "bars", "lines", "scatter", "heatmap", "pareto", "cdf" }
@@ -43,7 +44,7 @@ local read = options.card {
     { name = "y_better", type = "choice", choices = directions, doc = "Of a front; default: by the column's unit" },
     { name = "log_x", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
     { name = "log_y", type = "boolean", default = false, doc = "Logarithmic; only above zero" },
-    { name = "width", type = "integer", unit = "pixels", default = 720, min = 240, max = 10000,
+    { name = "width", type = "integer", unit = "pixels", default = 720, min = widths.min, max = widths.max,
       doc = "Of the picture" },
     { name = "height", type = "integer", unit = "pixels", default = 400, min = 160, max = 10000,
       doc = "Of the picture; grows where labels need it" },
@@ -53,7 +54,8 @@ local read = options.card {
 core.document_object {
   name = "tessera.Plot", doc = "A picture of rows; print shows it in the terminal.",
   methods = {
-    { "svg", "(inside: boolean?): string", "The picture as SVG; inside: for a HTML page that has the style already" },
+    { "svg", "(inside: boolean?, width: integer?): string",
+      "The picture as SVG; inside: for a HTML page that has what they share; width: in place of the plot's own" },
     { "text", "(columns: integer?): string", "The picture as text of so many columns; default: those of the terminal" },
     { "save", "(path: string)", "Writes it as .svg, .pdf and .png (by rsvg-convert), .tex (pgfplots) or .txt" },
   },

@@ -1,6 +1,7 @@
 -- The object that ts.plot gives: checks rows against the options, and draws when asked.
 
 local core = require "tessera.core"
+local copy = require "tessera.shallow_copy"
 local curves = require "tessera.desk.plot.curves"
 local escape = require "tessera.desk.escape"
 local facets = require "tessera.desk.plot.facets"
@@ -14,8 +15,10 @@ local units = require "tessera.desk.units"
 local save = require "tessera.desk.picture.save"
 local terminal = require "tessera.terminal"
 local text = require "tessera.desk.plot.text"
+local widths = require "tessera.desk.plot.widths"
 
 local path = "ts.plot"
+local read_width = options.reader("plot:svg", { width = { type = "integer", min = widths.min, max = widths.max } })
 local read_columns = options.reader("plot:text", { columns = { type = "integer", min = 20, max = 10000 } })
 
 local function fail(option, message)
@@ -145,16 +148,22 @@ local function state_of(plot)
   return state[plot]
 end
 
-local function page_of(plot)
+local function page_of(plot, width)
   local self = state_of(plot)
-  if self.why_empty then return frames.empty(self.opt, self.why_empty) end
-  local drawer = require(drawers[self.opt.kind] or "tessera.desk.plot.xy")
-  if not self.opt.facet then return drawer.draw(self.data, self.opt) end
-  return facets.draw(self.data, self.opt, drawer.draw, drawer.legend(self.data, self.opt))
+  local opt = self.opt
+  if width ~= nil then
+    read_width { width = width }
+    opt = copy(opt)
+    opt.width = width
+  end
+  if self.why_empty then return frames.empty(opt, self.why_empty) end
+  local drawer = require(drawers[opt.kind] or "tessera.desk.plot.xy")
+  if not opt.facet then return drawer.draw(self.data, opt) end
+  return facets.draw(self.data, opt, drawer.draw, drawer.legend(self.data, opt))
 end
 
---- The picture as SVG text; `inside`: for a HTML page that has the style already.
-function methods.svg(plot, inside) return page_of(plot):to_string(inside) end
+--- The picture as SVG text; `inside`: for a HTML page that has what they share; `width` in place of the plot's own.
+function methods.svg(plot, inside, width) return page_of(plot, width):to_string(inside) end
 
 --- The picture as text of so many columns; default: those of the terminal, with its colours.
 function methods.text(plot, columns)

@@ -9,6 +9,7 @@ local units = require "tessera.desk.units"
 
 local M = {}
 
+local least_named = 480 -- pixels of a plot that has room for names beside its lines
 local many = 1500 -- points beyond which each is a dot without tooltip
 local crowded = 300 -- points beyond which a curve has no markers
 local band_opacity = "0.18"
@@ -149,10 +150,11 @@ end
 function M.draw(data, opt)
   local x_axis, x_unit, y_axis, y_unit = axes(data, opt)
   local missing = read.missing_text(data)
+  local named = opt.kind == "lines" and #data.series > 1 and opt.width >= least_named -- at the ends of lines
   local frame = frames.new(opt, {
     x_axis = x_axis, y_axis = y_axis, legend = M.legend(data, opt), summary = opt.summary,
     x_label = opt.x_label or x_unit.label, y_label = opt.y_label or y_unit.label,
-    note = missing and "not shown: " .. missing, right = opt.kind == "lines" and #data.series > 1 and 70 or 14,
+    note = missing and "not shown: " .. missing, right = named and 70 or 14,
   })
   local scale = { x = data.x_words and 1 or x_unit.worth, y = y_unit.worth, x_unit = x_unit, y_unit = y_unit }
   if opt.kind == "pareto" then draw_front(frame, data, opt, scale) end

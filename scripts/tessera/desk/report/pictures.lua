@@ -9,19 +9,33 @@ local units = require "tessera.desk.units"
 local served = require "tessera.desk.picture.served"
 local specs = require "tessera.desk.report.specs"
 local store_module = require "tessera.store"
+local svg = require "tessera.desk.picture.svg"
 local timeline = require "tessera.desk.picture.timeline"
 
 local h = html.h
 local M = {}
 
 local max_pictures = 6
+local plot_width = 560 -- pixels: of two beside one another on a wide page
 
--- A picture that one Tab reaches; arrow keys then move through its marks.
-local function figure(svg, caption)
-  return h("figure", { class = "plot" }, h("div", {
+-- A drawing twice, of which report.css shows the one that there is room for. One Tab reaches it; arrow keys then move
+-- through its marks.
+local function figure(class, caption, wide, narrow)
+  return h("figure", { class = class }, h("div", {
     class = "box", tabindex = "0", role = "group", ["data-marks"] = true,
     ["aria-label"] = caption .. ". Arrow keys move through its values.",
-  }, html.raw(svg)))
+  }, h("div", { class = "wide" }, html.raw(wide)), h("div", { class = "narrow" }, html.raw(narrow))))
+end
+
+--- A plot as a figure.
+function M.of_plot(made, caption)
+  return figure("plot", caption, made:svg(true, plot_width), made:svg(true, svg.narrow_width))
+end
+
+--- A picture as a figure; draw(width): its page, by itself of the width that pictures have; nil where it draws none.
+function M.of_picture(draw)
+  local page = draw()
+  return page and figure("picture", page.title, page:to_string(true), draw(svg.narrow_width):to_string(true)) or nil
 end
 
 -- What `draw` returns; nil and why it cannot be drawn, in words for who reads the page. Our own errors say that; any
@@ -34,15 +48,13 @@ local function attempt(draw)
   return nil, tostring(result)
 end
 
-M.figure = figure
-
 local function drawn(spec, list)
   local copy = {}
   for key, value in pairs(spec) do copy[key] = value end
   copy.rows = list
-  local svg, why = attempt(function() return plot(copy):svg(true) end)
-  if svg then return figure(svg, spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x)) end
-  return nil, why
+  return attempt(function()
+    return M.of_plot(plot(copy), spec.title or ("%s of %s"):format(spec.kind, spec.y or spec.x))
+  end)
 end
 
 --- The plots of a run. In the place of declared ones that cannot be drawn stand why, and what suits the rows.
@@ -83,18 +95,17 @@ local function point_text(row, keys)
   return table.concat(parts, ", ")
 end
 
-local function draw_artefact(artefact, place)
-  if artefact.kind == "plan" then return pipeline.draw(artefact.value, place) end
-  if artefact.kind == "served" then return served.draw(artefact.value, "served requests of " .. place) end
-  if artefact.kind == "timeline" then return timeline.draw(artefact.value, "timeline of " .. place) end
+local function draw_artefact(artefact, place, width)
+  if artefact.kind == "plan" then return pipeline.draw(artefact.value, place, width) end
+  if artefact.kind == "served" then return served.draw(artefact.value, "served requests of " .. place, width) end
+  if artefact.kind == "timeline" then return timeline.draw(artefact.value, "timeline of " .. place, width) end
 end
 
 local function pictures_of(store, run, row, place)
   local figures = {}
   for _, artefact in ipairs(store:artefacts(run.id, store_module.key(row.point))) do
     local picture, why = attempt(function()
-      local page = draw_artefact(artefact, place)
-      return page and figure(page:to_string(true), page.title)
+      return M.of_picture(function(width) return draw_artefact(artefact, place, width) end)
     end)
     figures[#figures + 1] = picture or nil
     if why then

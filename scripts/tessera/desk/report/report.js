@@ -199,8 +199,9 @@
   let movedAt = -Infinity;
   document.addEventListener('scroll', () => { if (performance.now() - movedAt > 200) hide(); }, true);
 
-  // Arrow keys move through the marks of the picture that has the focus.
-  const marksOf = (box) => [...box.querySelectorAll('svg *')].filter((e) => e.tagName !== 'title' && tipOf(e));
+  // Arrow keys move through the marks of the picture that has the focus: of its drawings one is shown.
+  const marksOf = (box) => [...box.querySelectorAll('svg')].filter((drawing) => drawing.getClientRects().length > 0)
+    .flatMap((drawing) => [...drawing.querySelectorAll('*')]).filter((e) => e.tagName !== 'title' && tipOf(e));
   const move = (box, key) => {
     const marks = marksOf(box);
     if (marks.length === 0) return;

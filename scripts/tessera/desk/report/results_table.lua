@@ -13,6 +13,7 @@ local h = html.h
 local M = {}
 
 local plain_rows = 1000
+local longest_short = 30 -- bytes of a text that stays on one line
 local rows_a_page = 100 -- as the page's script has it
 
 local role_words = { paper = "paper", ours = "ours", diff = "diff (%)" }
@@ -97,6 +98,9 @@ local function status_cell(row)
   return h("td", { ["data-v"] = status }, h("details", nil, h("summary", nil, chip), h("pre", nil, why)))
 end
 
+-- Numbers and what is short stay on one line.
+local function class_of(text, number) return number and "n" or #text > longest_short and "long" or nil end
+
 local function row_html(columns, row)
   local cells = {}
   for i, column in ipairs(columns) do
@@ -104,7 +108,7 @@ local function row_html(columns, row)
       cells[i] = status_cell(row)
     else
       local text, exact, number = cell(column, row)
-      local class = number and "n" or #text > 40 and "long" or nil
+      local class = class_of(text, number)
       if i == 1 then cells[i] = h("th", { scope = "row", class = class, ["data-v"] = exact }, text)
       else cells[i] = h("td", { class = class, ["data-v"] = exact }, text) end
     end
@@ -117,7 +121,7 @@ local function row_data(columns, row)
   local cells = {}
   for i, column in ipairs(columns) do
     local text, exact, number = cell(column, row)
-    local class = number and "n" or #text > 40 and "long" or ""
+    local class = class_of(text, number) or ""
     local status = column.role == "status"
     cells[i] = { text, exact or "", status and chip_class(row) or class, status and failure(row) or "" }
   end

@@ -40,7 +40,7 @@ return function(given)
     h("meta", { name = "viewport", content = "width=device-width, initial-scale=1" }),
     h("meta", { name = "color-scheme", content = "light dark" }), h("title", nil, given.title .. " · Tessera report"),
     h("style", nil, html.raw(style)))
-  local body = h("body", nil,
+  local body = h("body", nil, html.raw(svg.definitions()),
     h("header", nil, h("h1", nil, given.title), given.summary,
       h("button", { type = "button", id = "theme", class = "needs-js" }, "Theme: as the system")),
     given.before, h("main", nil, given.sections),

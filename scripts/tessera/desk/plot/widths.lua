@@ -1,0 +1,2 @@
+-- Pixels that a plot may be wide.
+return { min = 240, max = 10000 }
