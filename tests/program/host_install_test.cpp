@@ -46,6 +46,8 @@ TEST_F(Install, ExamplesRunFromThePrefix) {
   const std::string program = prefix + "/bin/tessera";
   expect_examples_run(program, prefix + "/share/tessera/experiments/examples");
 
+  EXPECT_TRUE(fs::exists(prefix + "/share/man/man1/tessera.1.gz"));
+  EXPECT_TRUE(fs::exists(prefix + "/share/bash-completion/completions/tessera"));
   const Process list = run_in("/", {program, "list"});
   EXPECT_EQ(list.status, 0);
   EXPECT_THAT(list.out, HasSubstr("examples/01_first_plan"));

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local files = require "tessera.files"
+local flags_of = require "tessera.cli.flags"
 local host = require "tessera.host"
 local markdown = require "tessera.cli.markdown"
 local terminal = require "tessera.terminal"
@@ -55,31 +56,28 @@ end
 
 local function flags(verb)
   local lines = {}
-  for _, option in ipairs(host.cards().options[verb].options) do
-    local flag = "--" .. option.name:gsub("_", "-")
-    if option.choices then
-      flag = flag .. " " .. table.concat(option.choices, "|")
-    elseif option.type ~= "boolean" then
-      flag = flag .. " " .. option.name:match "[^_]+$":upper()
-    end
-    local unit = option.unit ~= "" and (" (%s)"):format(option.unit) or ""
-    local default = option.default and (" (default %s)"):format(option.default) or ""
-    lines[#lines + 1] = ("- `%s`: %s%s%s"):format(flag, option.doc, unit, default)
+  for i, item in ipairs(flags_of.of(host.cards().options[verb].options)) do
+    lines[i] = ("- `%s%s`: %s"):format(item.flag, item.value == "" and "" or " " .. item.value, item.said)
   end
   return table.concat(lines, "\n")
 end
 
-local function page_of(topic)
+--- Names of the pages.
+function M.topics()
   local names = {}
+  for i, page in ipairs(pages) do names[i] = page[1] end
+  return names
+end
+
+local function page_of(topic)
   for _, page in ipairs(pages) do
-    names[#names + 1] = page[1]
     if page[1] == topic then
       if topic == "reference" then return require("tessera.cli.reference_page").text(host.cards()) end
       return (read(page[3]):gsub("@flags ([%w ]+)", flags):gsub("@types", types))
     end
   end
   core.raise("not_found", ("there is no page '%s'%s; `tessera man` lists them"):format(topic,
-    core.did_you_mean(topic, names)), topic)
+    core.did_you_mean(topic, M.topics())), topic)
 end
 
 local function list()
