@@ -35,23 +35,27 @@ local function largest(values)
   return most
 end
 
--- Labels and units; paper and ours in the same unit.
+-- What a column is of, by which its unit is chosen: what is predicted stands beside what is measured.
+local function quantity(name) return name:match "^predicted_(.+)$" or name:match "^measured_(.+)$" or name end
+
+-- Labels and units; paper and ours in the same unit, predicted and measured too.
 local function prepare(columns, list)
   local shared = {}
   for _, column in ipairs(columns) do
     if column.number and column.role ~= "diff" then
-      shared[column.name] = math.max(shared[column.name] or 0, largest(sizes(list, column)))
+      local of = quantity(column.name)
+      shared[of] = math.max(shared[of] or 0, largest(sizes(list, column)))
     end
   end
   for _, column in ipairs(columns) do
     if column.role == "took" then column.unit = { label = "took (s)", worth = 1 }
     elseif column.role == "diff" then column.unit = { label = column.name, worth = 1 }
-    elseif column.number then column.unit = units.of(column.name, shared[column.name]) end
+    elseif column.number then column.unit = units.of(column.name, shared[quantity(column.name)]) end
     if column.unit and column.role ~= "diff" then
       column.format = units.shared_format(sizes(list, column), column.unit.worth)
     end
     column.label = column.label or (column.unit and column.unit.label) or column.name:gsub("_", " ")
-    if column.role == "diff" then column.label = units.of(column.name, shared[column.name] or 0).label end
+    if column.role == "diff" then column.label = units.of(column.name, shared[quantity(column.name)] or 0).label end
   end
 end
 
