@@ -122,6 +122,13 @@ describe("tessera plan without a batch", function()
     assert.equal(3, status)
     assert.matches("\n  latency: ", err)
     assert.matches("with limits [%d.]+ times as long: ", err)
+    local lengths = { "--model", "llama-3.1-8b", "--cluster", "2xA10G", "--prompt-tokens", "1500", "--output-tokens",
+      "300" }
+    status, _, err = run("plan", "--rate", "3", unpack(lengths))
+    assert.equal(3, status)
+    local smaller = tonumber(err:match "at a smaller rate: all devices, [^\n]*, ([%d.]+) req/s")
+    local _, planned = run("plan", "--json", unpack(lengths))
+    assert.near(core.from_json(planned).options[1].rate_per_s, smaller, 0.01) -- what a plan then says
     status, _, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "2xRTX-4090", "--bitwidths", "16")
     assert.equal(3, status)
     assert.matches("with %-%-bitwidths 4: [^\n]* at 4 bits", err)

@@ -1,6 +1,7 @@
 -- Where nothing serves a stream, or hardly: the smallest changes that do, each tried.
 
 local core = require "tessera.core"
+local copy = require "tessera.shallow_copy"
 local device_types = require "tessera.planning.device_types"
 local no_cpu = require "tessera.devices.no_cpu"
 local plan_serving = require "tessera.serving.plan"
@@ -9,17 +10,25 @@ local M = {}
 
 local most_devices, most_on_node = 32, 8
 local looser = { 1.5, 2, 3, 4, 6, 8 } -- times the limits; longer ones nobody would set
+local few_requests = 200
 local least_rate_per_s = 0.05 -- below it, nobody would say that it serves
 
--- The search with some options changed, as quick as it can be; its first row, or nil.
-local function try(asked, changes)
-  local options = {}
-  for name, value in pairs(asked) do options[name] = value end
-  options.disaggregated, options.limit, options.num_requests = false, 1, 200
-  for name, value in pairs(changes) do options[name] = value or nil end
+-- The first row of a search, or nil.
+local function first_row(options)
   local ok, rows = pcall(plan_serving, options)
   local row = ok and rows and rows[1]
   return row and row.rate_per_s >= least_rate_per_s and row or nil
+end
+
+-- The search with some options changed; its first row, or nil. Short runs, which hold more than long ones, rule out
+-- most of what does not serve; what is told is of runs as long as those of the answer.
+local function try(asked, changes)
+  local options = copy(asked)
+  options.disaggregated, options.limit, options.num_requests = false, 1, few_requests
+  for name, value in pairs(changes) do options[name] = value or nil end
+  if not first_row(options) then return nil end
+  options.num_requests = asked.num_requests
+  return first_row(options)
 end
 
 local function served(row) return ("%s at %d bits, %.3g req/s"):format(row.layout, row.bitwidth, row.rate_per_s) end
