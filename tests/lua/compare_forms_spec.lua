@@ -3,7 +3,9 @@
 
 local bench = require "tessera.launch.compare.bench"
 local compare = require "tessera.launch.compare"
+local compare_verb = require "tessera.cli.compare"
 local core = require "tessera.core"
+local host = require "tessera.host"
 local support = require "support"
 local ts = require "tessera"
 local raises = support.raises
@@ -224,6 +226,29 @@ describe("what compare says of a run", function()
     unsaid.max_concurrency = nil
     local result = compare.compare(plan, { support.temporary(core.to_json(unsaid)) }, { replan = false })
     assert.matches("how many requests ran together; the plan's 8 are assumed", table.concat(result.remarks, "\n"))
+    -- More was offered than it holds: those that are answered, of whose waiting nothing is known, ran together.
+    unsaid.request_rate = 10
+    local loaded = compare.compare(plan, { support.temporary(core.to_json(unsaid)) }, { replan = false })
+    local running = serve.request_throughput * serve.mean_tpot_ms * 1e-3
+      * (serve.total_output_tokens / serve.completed - 1)
+    assert.near(running, loaded.runs[1].workload.batch_size, 0.5)
+    assert.matches("requests in flight, by Little's law, without those that waited", table.concat(loaded.remarks, "\n"))
+  end)
+
+  it("of a launch, whose folder names its plan where its engines are alike", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    host.make_folder(folder)
+    local measured = support.temporary(core.to_json(serve))
+    local function verb() return compare_verb.main { names = { folder, measured }, replan = false } end
+    raises("invalid_argument", "no launch is in this folder", verb)
+    core.write_file(folder .. "/launch.json", core.to_json { parts = { { file = "plan-1.json" },
+      { file = "plan-2.json" } } })
+    raises("invalid_argument", ("name its plan, %s/plan-1.json or %s/plan-2.json"):format(folder, folder), verb)
+    core.write_file(folder .. "/launch.json", core.to_json { parts = { { file = "plan.json" } } })
+    plan:save(folder .. "/plan.json")
+    assert.equal(0, verb())
+    for _, name in ipairs { "/launch.json", "/plan.json", "" } do os.remove(folder .. name) end
   end)
 
   it("says when the traffic has left the plan, and what to do", function()

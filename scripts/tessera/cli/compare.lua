@@ -50,6 +50,26 @@ local function show(result)
   if result.another then terminal.say(verdict(result.another) .. "\n") end
 end
 
+-- What the launch of a folder says of itself; nil where there is none.
+local function manifest_of(folder)
+  local path = folder .. "launch.json"
+  if core.file_kind(path) ~= "file" then return nil end
+  local ok, about = pcall(core.from_json, core.read_file(path))
+  return ok and type(about) == "table" and about or nil
+end
+
+-- The plan that is meant by its file, or by the folder of a launch.
+local function plan_file(name)
+  if core.file_kind(name) ~= "folder" then return name end
+  local folder = name:gsub("/*$", "/")
+  local about, files = manifest_of(folder) or {}, {}
+  for i, part in ipairs(type(about.parts) == "table" and about.parts or {}) do files[i] = folder .. part.file end
+  if #files == 1 then return files[1] end
+  if #files == 0 then core.refuse(name, "no launch is in this folder; name the file of a plan") end
+  core.refuse(name, ("its engines are unlike, with a plan each, and what is measured behind their router is of all: "
+    .. "measure one at its own port, and name its plan, %s"):format(table.concat(files, " or ")))
+end
+
 -- Lengths of the stream that a plan, or the launch beside it, was made for; the plan's own are a batch's. nil where
 -- none says them.
 local function planned_lengths(plan, path)
@@ -57,10 +77,8 @@ local function planned_lengths(plan, path)
     local lengths = stream.noted_lengths(note)
     if lengths then return lengths end
   end
-  local manifest = (path:match "^(.*/)[^/]*$" or "") .. "launch.json"
-  if core.file_kind(manifest) ~= "file" then return nil end
-  local ok, about = pcall(core.from_json, core.read_file(manifest))
-  return ok and type(about) == "table" and type(about.stream) == "table" and about.stream or nil
+  local about = manifest_of(path:match "^(.*/)[^/]*$" or "")
+  return about and type(about.stream) == "table" and about.stream or nil
 end
 
 -- What a running server says of itself, or a file of it.
@@ -87,11 +105,12 @@ function M.main(given)
   end
   local paths = {}
   for i = 2, #names do paths[i - 1] = names[i] end
-  local plan = ts.load_plan(names[1])
+  local path = plan_file(names[1])
+  local plan = ts.load_plan(path)
   local result = compare.compare(plan, paths, { replan = given.replan ~= false,
     time_limit_s = given.time_limit_s or 10, recalibrate = given.recalibrate,
     metrics = given.metrics and { url = given.metrics, text = metrics_of(given.metrics) },
-    planned = planned_lengths(plan, names[1]) })
+    planned = planned_lengths(plan, path) })
   if host.json then
     host.set_result(result)
     return 0

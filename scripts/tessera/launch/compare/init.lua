@@ -24,6 +24,11 @@ local function concurrency_of(run)
     return math.max(1, math.floor(run.request_per_s * e2e_s + 0.5)), "by Little's law"
   end
   if run.max_concurrency then return math.max(1, math.min(run.max_concurrency, run.num_prompts or math.huge)) end
+  -- Of more than a server holds, most requests wait; those that are answered it has in every step.
+  if run.rate_per_s and run.tpot_s and run.output_tokens then
+    return math.max(1, math.floor(run.request_per_s * run.tpot_s * (run.output_tokens - 1) + 0.5)),
+      "by Little's law, without those that waited"
+  end
   return nil
 end
 
