@@ -143,9 +143,12 @@ NoPlan why_none(const std::vector<PlanCandidate>& candidates, const std::vector<
     if (candidate.status != "infeasible") return none_below(cutoff.value_or(0));
   }
   if (candidates.size() == 1) return reasons.front();
+  constexpr std::size_t kTold = 3;
   std::vector<std::string> lines;
-  for (const PlanCandidate& candidate : candidates)
-    lines.push_back(candidate.name + ": " + candidate.message);
+  for (std::size_t i = 0; i < std::min(candidates.size(), kTold); ++i)
+    lines.push_back(candidates[i].name + ": " + candidates[i].message);
+  if (candidates.size() > kTold)
+    lines.push_back(fmt::format("and {} more", candidates.size() - kTold));
   return {"infeasible", "no choice has a plan; " + join(lines, "; "), reasons.front().constraint,
           std::nullopt};
 }

@@ -135,6 +135,25 @@ describe("tessera plan without a batch", function()
   end)
 end)
 
+describe("tessera plan of a batch", function()
+  it("says how many requests fit where not all do", function()
+    local function plan(batch_size)
+      return run("plan", "--model", "llama-3.1-8b", "--cluster", "1xL4", "--no-beside", "--batch-size", batch_size)
+    end
+    local status, _, err = plan "600"
+    assert.equal(3, status)
+    local said = err:gsub("\n", " ")
+    local fits, latency, batches = said:match "(%d+) requests fit: .- takes ([%d.]+ m?s), .* in (%d+) such"
+    assert.equal(math.ceil(600 / fits), tonumber(batches))
+    local _, text = plan(fits)
+    assert.truthy(text:find("latency " .. latency, 1, true), text)
+    assert.equal(3, (plan(tostring(2 * fits))))
+    status, _, err = run("plan", "--model", "llama-3.3-70b", "--cluster", "1xT4-16G", "--batch-size", "8")
+    assert.equal(3, status)
+    assert.is_nil(err:find("requests fit", 1, true)) -- not one does
+  end)
+end)
+
 describe("what a newcomer tries", function()
   it("finds a page for every file of pages", function()
     for _, name in ipairs(core.folder_files(host.installation.scripts_dir .. "/tessera/man")) do

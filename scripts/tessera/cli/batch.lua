@@ -8,6 +8,7 @@ local host_memory = require "tessera.planning.host_memory"
 local launch_flags = require "tessera.cli.launch_flags"
 local options = require "tessera.options"
 local planner_names = require "tessera.plugins.planners"
+local smaller_batch = require "tessera.cli.smaller_batch"
 local solver = require "tessera.solver"
 local taken = require "tessera.cli.taken"
 local terminal = require "tessera.terminal"
@@ -247,7 +248,7 @@ local function plan_of(given, chosen, show)
   if plan or why.code ~= "infeasible" then return plan, plan and problem or why end
   local function with_host()
     local larger, of, words = host_memory.plan(description, problem, chosen)
-    if not larger then return nil, why end
+    if not larger then return nil, smaller_batch(description, chosen.planner, why) end
     return larger, of, words
   end
   if not is_default then return with_host() end
