@@ -1,7 +1,8 @@
 """Launch folders read back by a parser of YAML that is not ours: what a platform's files start is what the scripts start.
 
 check_platforms.py FOLDER...: each an export with --as; prints a line for each and exits with 1 where one differs. Beside
-PyYAML it takes what is installed: kubernetes-validate's schemas, and Compose's in the file of $COMPOSE_SCHEMA.
+PyYAML it takes what is installed: kubernetes-validate's schemas, Ray Serve's, and Compose's in the file of
+$COMPOSE_SCHEMA.
 """
 
 import json
@@ -17,6 +18,10 @@ try:
     import kubernetes_validate
 except ImportError:
     kubernetes_validate = None
+try:
+    from ray.serve.schema import ServeDeploySchema
+except ImportError:
+    ServeDeploySchema = None
 try:
     import jsonschema
 except ImportError:
@@ -152,6 +157,8 @@ def value_of(text):
 
 def check_ray(folder, scripts):
     document = yaml.safe_load((folder / "ray-serve.yaml").read_text())
+    if ServeDeploySchema:
+        ServeDeploySchema.model_validate(document)
     wanted = []
     for (engine, node), (words, exports) in scripts.items():
         if node == 0:
