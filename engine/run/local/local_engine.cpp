@@ -14,16 +14,16 @@ namespace {
 // Of the cache's pages many are used much later: what will be needed has to be there now.
 void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
                   const lm::LanguageModel* draft_model, const std::string& path) {
-  const double drafts = draft_model != nullptr ? draft_model->kv_bytes_per_token() : 0;
-  const double block_bytes =
-      (model.kv_bytes_per_token() + drafts) * static_cast<double>(engine.engine.block_size);
+  const std::int64_t block_size = engine.engine.block_size;
+  const double drafts = draft_model != nullptr ? draft_model->block_bytes(block_size) : 0;
+  const double block_bytes = model.block_bytes(block_size) + drafts;
   const double bytes = block_bytes * static_cast<double>(engine.kv_blocks);
   const double free_bytes = workers::free_memory_bytes();
   if (bytes <= free_bytes) return;
   refuse(ErrorCode::out_of_range, path,
          "{} KV blocks of {} tokens take {}, and {} of this machine's {} are free; give kv_blocks "
          "= {} or fewer",
-         engine.kv_blocks, engine.engine.block_size, format_bytes(bytes), format_bytes(free_bytes),
+         engine.kv_blocks, block_size, format_bytes(bytes), format_bytes(free_bytes),
          format_bytes(workers::machine_memory_bytes()),
          static_cast<std::int64_t>(free_bytes / block_bytes));
 }

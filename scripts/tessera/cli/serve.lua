@@ -11,6 +11,8 @@ local view = require "tessera.serving.view"
 
 local M = {}
 
+local largest_block = 65536 -- tokens, of ts.engine
+
 -- The model's folder, and the plan where one was named.
 local function model_of(given)
   local path = on_disk.path(given, "tessera serve", 1)
@@ -49,9 +51,21 @@ local function set_step(engine, given)
   engine.max_num_batched_tokens = on_cpu and math.max(64, 2 * engine.max_num_seqs) or 2048
 end
 
-local function engine_of(given)
+-- A block holds what layers that keep a state have of after its last token, beside keys and values: of so many tokens
+-- that these take as much. vLLM makes blocks of hybrids as large.
+local function set_block(engine, path)
+  local shape = core.model(path)
+  if engine.block_size or shape.state_bytes_per_sequence == 0 then return end
+  local whole = math.min(engine.max_model_len or shape.max_context_tokens, largest_block)
+  local kv_bytes = shape:kv_bytes_per_token(32)
+  local alike = kv_bytes > 0 and shape.state_bytes_per_sequence / kv_bytes or whole
+  engine.block_size = math.ceil(math.min(alike, whole) / 16) * 16
+end
+
+local function engine_of(given, path)
   local engine = of_table(given, "ts.engine", { host = true })
   set_step(engine, given)
+  set_block(engine, path)
   local method = given.speculative_method or given.speculative_model and "draft_model"
   if given.num_speculative_tokens and not method then
     core.raise("usage", "say how they are drafted: --speculative-method ngram, or --speculative-model DIR",
@@ -164,7 +178,7 @@ function M.main(given)
   local options = {}
   for _, name in ipairs(http.option_names()) do options[name] = given[name] end
   http.check(options)
-  local engine = ts.engine(engine_of(given))
+  local engine = ts.engine(engine_of(given, path))
   local why, served
   if has_stages(plan) or given.roles then
     why, served = serve_stages(given, path, plan, options, engine)

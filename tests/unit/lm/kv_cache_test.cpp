@@ -52,5 +52,20 @@ TEST(KvCache, KeepsWhatIsInItAndStopsWhenToldTo) {
   EXPECT_EQ(in, out);
 }
 
+// What a server divides the machine's memory by.
+TEST(KvCache, TakesWhatTheModelSaysOfABlock) {
+  for (const char* name : {"llama2", "qwen3_next", "granitemoehybrid", "gemma3"}) {
+    const auto model = load_decoder({.path = decoder_path(name)});
+    const std::int64_t layers = model->shape().num_layers;
+    for (const std::int64_t block_size : {1, 16, 48}) {
+      const std::int64_t counts = 8 * layers;  // at most, beside each state
+      const auto taken =
+          static_cast<double>(model->make_cache(2, block_size)->block_bytes(0, layers));
+      EXPECT_GE(taken, model->block_bytes(block_size)) << name;
+      EXPECT_LE(taken, model->block_bytes(block_size) + static_cast<double>(counts)) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::lm::kv_cache_test

@@ -144,6 +144,17 @@ class LanguageModel {
                                                                 : 16;
     return shape().kv_bytes_per_token(bits);
   }
+  /// Of a block of a cache: keys and values of its tokens, and what layers that keep a state have
+  /// of after the last of them, in f32.
+  double block_bytes(std::int64_t block_size) const {
+    std::int64_t numbers = 0;
+    for (std::int64_t i = 0; i < shape().num_layers; ++i) {
+      const auto& state = shape().layer(i).state;
+      if (state) numbers += state->recurrent_values + state->convolution_values;
+    }
+    return kv_bytes_per_token() * static_cast<double>(block_size) +
+           4 * static_cast<double>(numbers);
+  }
 
   virtual std::unique_ptr<KvCache> make_cache(std::int64_t num_blocks,
                                               std::int64_t block_size = kBlockTokens) const = 0;
