@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # AddressSanitizer and UndefinedBehaviorSanitizer over what meets files, scripts and clients of others: the readers, the
-# binding kit, the store, models that run with their tokenizers and texts, stages and the server, and the attacks on the
-# whole program, which call every function: the tests with label sanitize. Left out for their time: what computes from what
-# was read (prices, planners, simulators, kernels), property and differential tests, sweeps, the browser;
+# binding kit, the store, damaged models that run, tokenizers and texts, stages and the server, and the attacks on the whole
+# program, which call every function: the tests with label sanitize. Left out for their time: what computes from what was
+# read (prices, planners, simulators, kernels, whole models), property and differential tests, sweeps, the browser;
 # `cmake --workflow --preset asan` runs everything but what needs LibTorch, which is not instrumented: the second backend.
 #   bash scripts/sanitize.sh
 set -euo pipefail
