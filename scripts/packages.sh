@@ -13,6 +13,7 @@ models_packages=(libtorch-dev "${tokenizer_packages[@]}" "${runtime_packages[@]}
 # rsvg-convert, which makes the PDF and PNG files of plots and pictures.
 pictures_packages=(librsvg2-bin fonts-dejavu-core)
 test_packages=(
+  curl  # a task asks a server as people do
   python3-yaml  # files of launches are read by a parser that is not ours; without it that test is skipped
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev lua-busted "${pictures_packages[@]}"
   chromium  # reports are looked at in a browser; without it those tests are skipped
