@@ -76,8 +76,7 @@ serving::Replica engine_for(const ServeRequest& request) {
     const serving::EngineOptions& o = engine.engine;
     const std::int64_t context =
         o.max_model_len > 0 ? o.max_model_len : model.shape().max_context_tokens;
-    const double drafts = draft_model != nullptr ? draft_model->block_bytes(o.block_size) : 0;
-    const double block_bytes = model.block_bytes(o.block_size) + drafts;
+    const double block_bytes = run::block_bytes_of(model, draft_model, o.block_size);
     const double room = std::min(kKvShare * workers::machine_memory_bytes(),
                                  kMostFree * workers::free_memory_bytes());
     const double fit = room / (request.decoder ? 2 : 1) / block_bytes;

@@ -15,8 +15,7 @@ namespace {
 void check_memory(const serving::Replica& engine, const lm::LanguageModel& model,
                   const lm::LanguageModel* draft_model, const std::string& path) {
   const std::int64_t block_size = engine.engine.block_size;
-  const double drafts = draft_model != nullptr ? draft_model->block_bytes(block_size) : 0;
-  const double block_bytes = model.block_bytes(block_size) + drafts;
+  const double block_bytes = block_bytes_of(model, draft_model, block_size);
   const double bytes = block_bytes * static_cast<double>(engine.kv_blocks);
   const double free_bytes = workers::free_memory_bytes();
   if (bytes <= free_bytes) return;
@@ -53,6 +52,12 @@ void check_drafts(const serving::Replica& engine, const lm::LanguageModel& model
 }
 
 }  // namespace
+
+double block_bytes_of(const lm::LanguageModel& model, const lm::LanguageModel* draft_model,
+                      std::int64_t block_size) {
+  return model.block_bytes(block_size) +
+         (draft_model != nullptr ? draft_model->block_bytes(block_size) : 0);
+}
 
 serving::Replica engine_of(const serving::Deployment& deployment, const lm::LanguageModel& model,
                            const std::string& path, const lm::LanguageModel* draft_model) {

@@ -11,8 +11,6 @@ local view = require "tessera.serving.view"
 
 local M = {}
 
-local largest_block = 65536 -- tokens, of ts.engine
-
 -- The model's folder, and the plan where one was named.
 local function model_of(given)
   local path = on_disk.path(given, "tessera serve", 1)
@@ -25,9 +23,10 @@ local function model_of(given)
   return given.model, ts.load_plan(path)
 end
 
-local function default_of(name)
-  for _, option in ipairs(core.options_of "tessera serve") do
-    if option.name == name then return tonumber(option.default) end
+-- The row of an option in one of the library's tables.
+local function option_of(table_name, name)
+  for _, option in ipairs(core.options_of(table_name)) do
+    if option.name == name then return option end
   end
 end
 
@@ -54,9 +53,10 @@ end
 -- A block holds what layers that keep a state have of after its last token, beside keys and values: of so many tokens
 -- that these take as much. vLLM makes blocks of hybrids as large.
 local function set_block(engine, path)
+  if engine.block_size then return end
   local shape = core.model(path)
-  if engine.block_size or shape.state_bytes_per_sequence == 0 then return end
-  local whole = math.min(engine.max_model_len or shape.max_context_tokens, largest_block)
+  if shape.state_bytes_per_sequence == 0 then return end
+  local whole = math.min(engine.max_model_len or shape.max_context_tokens, option_of("ts.engine", "block_size").max)
   local kv_bytes = shape:kv_bytes_per_token(32)
   local alike = kv_bytes > 0 and shape.state_bytes_per_sequence / kv_bytes or whole
   engine.block_size = math.ceil(math.min(alike, whole) / 16) * 16
@@ -79,8 +79,9 @@ local function engine_of(given, path)
     core.raise("usage", "they are of a draft model: --speculative-model DIR", "--speculative-bitwidths")
   end
   if method then
+    local most = option_of("tessera serve", "num_speculative_tokens").default
     engine.speculative = { method = method, acceptance = 0.5,
-      num_tokens = given.num_speculative_tokens or default_of "num_speculative_tokens" }
+      num_tokens = given.num_speculative_tokens or tonumber(most) }
   end
   return engine
 end

@@ -11,6 +11,11 @@
 /// One engine in this process, as a deployment describes it and a model runs it.
 namespace tessera::run {
 
+/// Of a block of the caches of a model and of the one that drafts for it, which is null where none
+/// does.
+double block_bytes_of(const lm::LanguageModel& model, const lm::LanguageModel* draft_model,
+                      std::int64_t block_size);
+
 /// The one engine of a deployment, with the model's context where it says none.
 /// @param draft_model of an engine whose speculation is by draft_model, else null
 /// @param path named in errors. @throws Error{unsupported} naming what does not run in one process,
