@@ -40,6 +40,7 @@ constexpr Family kFamilies[] = {
     {"codegen", "CodeGen", false, hf::read_gptj},
     {"cohere", "Cohere", false},
     {"cohere2", "Cohere2", false},
+    {"cohere2_moe", "Cohere2Moe", true},
     {"cwm", "Cwm", false},
     {"dbrx", "Dbrx", true, hf::read_dbrx},
     {"deepseek", "Deepseek", true},
@@ -89,6 +90,7 @@ constexpr Family kFamilies[] = {
     {"jais2", "Jais2", false},
     {"jamba", "Jamba", true, hf::read_jamba},
     {"kimi_linear", "KimiLinear", true, hf::read_kimi_linear, true},
+    {"laguna", "Laguna", true, hf::read_laguna},
     {"lfm2", "Lfm2", false, hf::read_lfm2},
     {"lfm2_moe", "Lfm2Moe", true, hf::read_lfm2_moe},
     {"llama", "Llama", false},
@@ -96,10 +98,12 @@ constexpr Family kFamilies[] = {
     {"longcat_flash", "LongcatFlash", true, hf::read_longcat_flash, true},
     {"mamba", "Mamba", false, hf::read_mamba},
     {"mamba2", "Mamba2", false, hf::read_mamba2},
+    {"mellum", "Mellum", true},
     {"mimo_v2_flash", "MiMoV2Flash", true, hf::read_mimo_v2_flash},
     {"minicpm3", "MiniCPM3", false, hf::read_latent_dense, true},
     {"minimax", "MiniMax", true, hf::read_minimax},
     {"minimax_m2", "MiniMaxM2", true},
+    {"minimax_m3", "MiniMaxM3", true, hf::read_minimax_m3},
     {"ministral", "Ministral", false},
     {"ministral3", "Ministral3", false},
     {"mistral", "Mistral", false},
@@ -137,6 +141,7 @@ constexpr Family kFamilies[] = {
     {"solar_open", "SolarOpen", true},
     {"stablelm", "StableLm", false},
     {"starcoder2", "Starcoder2", false},
+    {"step3p5", "Step3p5", true, hf::read_step3p5},
     {"vaultgemma", "VaultGemma", false},
     {"youtu", "Youtu", false, hf::read_latent_dense, true},
 };
@@ -165,6 +170,8 @@ constexpr Alias kAliases[] = {
     {"mimo", "qwen2", "MiMo"},
     {"minicpm", "llama", "MiniCPM"},
     {"minimax_m1", "minimax", "MiniMaxM1"},
+    {"minimax_m3_vl", "minimax_m3", "MiniMaxM3Sparse"},
+    {"minimax_m3_vl_text", "minimax_m3", "MiniMaxM3VL"},
     {"minimax_text_01", "minimax", "MiniMaxText01"},
     {"qwen2_5_vl", "qwen2", "Qwen2_5_VL"},
     {"qwen2_5_vl_text", "qwen2", "Qwen2_5_VL"},
@@ -177,6 +184,7 @@ constexpr Alias kAliases[] = {
     {"qwen3_vl_moe_text", "qwen3_moe", "Qwen3VLMoe"},
     {"qwen3_vl_text", "qwen3", "Qwen3VL"},
     {"stablelm_epoch", "stablelm", "StableLMEpoch"},
+    {"step3p7", "step3p5", "Step3p7"},
     {"xverse", "llama", "Xverse"},
 };
 
@@ -187,7 +195,7 @@ struct RunAs {
 };
 constexpr RunAs kRunAs[] = {
     {"exaone", "Llama"},          {"internlm3", "Llama"},    {"iquestcoder", "Llama"},
-    {"sarvam_mla", "DeepseekV3"}, {"sarvam_moe", "Glm4Moe"},
+    {"sarvam_mla", "DeepseekV3"}, {"sarvam_moe", "Glm4Moe"}, {"step3p5", "Step3p7"},
 };
 
 // Why a model_type that people are likely to try is refused; the others are simply unknown.

@@ -65,9 +65,9 @@ void Fields<LayerShape>::check(const LayerShape& layer, const FieldPath& path) {
                  "attention has query heads, key and value heads, and a width of them; a layer "
                  "without attention has 0 of each");
   }
-  if ((layer.index_width && !layer.index_tokens) || (layer.index_tokens && !layer.latent_width)) {
+  if ((layer.index_width && !layer.index_tokens) || (layer.index_tokens && !layer.attends())) {
     refuse_shape(path("index_width"),
-                 "an indexer has an index_width and index_tokens beside a latent_width");
+                 "an indexer has an index_width and index_tokens, for attention to choose by");
   }
   if (layer.latent_width.has_value() != layer.rope_width.has_value()) {
     refuse_shape(path("latent_width"), "latent attention has a latent_width and a rope_width");
@@ -145,7 +145,10 @@ std::int64_t indexed_values(const LayerShape& layer) {
 
 std::int64_t kv_values_per_token(const LayerShape& layer) {
   if (layer.shares_kv) return 0;
-  if (!layer.latent_width) return layer.num_kv_heads * (layer.head_dim + layer.value_width());
+  if (!layer.latent_width) {
+    return layer.num_kv_heads * (layer.head_dim + layer.value_width()) +
+           layer.index_width.value_or(0);
+  }
   return layer.tokens_per_entry ? latent_values(layer) : indexed_values(layer);
 }
 

@@ -203,6 +203,47 @@ const Counted kCounted[] = {
     {R"({"model_type": "granite_swa", "hidden_size": 2560, "num_hidden_layers": 24,
          "num_attention_heads": 20, "intermediate_size": 8192, "vocab_size": 100352})",
      2'144'463'840, 24 * 2 * 4 * 128 * 2, 0},
+    // Mellum 2 as its class has it, all layers seeing everything
+    {R"({"model_type": "mellum", "vocab_size": 98304, "hidden_size": 2304, "num_hidden_layers": 28,
+         "num_attention_heads": 32, "num_local_experts": 64, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 896, "sliding_window": 1024})",
+     12'149'923'072, 28 * 2 * 4 * 128 * 2, 0},
+    // Cohere's mixture: two dense layers of another width before the others
+    {R"({"model_type": "cohere2_moe", "vocab_size": 256000, "hidden_size": 4096,
+         "intermediate_size": 1536, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "num_experts": 128, "num_experts_per_tok": 8,
+         "num_shared_experts": 4, "first_k_dense_replace": 2,
+         "prefix_dense_intermediate_size": 12288})",
+     77'451'104'256, 32 * 2 * 8 * 128 * 2, 0},
+    // Laguna: more heads in layers with a window; a gate for each head, or for each number
+    {R"({"model_type": "laguna", "vocab_size": 100352, "hidden_size": 2048, "num_hidden_layers": 4,
+         "layer_types": ["full_attention", "sliding_attention", "sliding_attention",
+                         "sliding_attention"],
+         "num_attention_heads_per_layer": [48, 64, 64, 64]})",
+     3'031'420'672, 4 * 2 * 8 * 128 * 2, 0},
+    {R"({"model_type": "laguna", "vocab_size": 100352, "hidden_size": 2048, "num_hidden_layers": 4,
+         "gating": "per-element", "attention_bias": true})",
+     3'056'135'936, 4 * 2 * 8 * 128 * 2, 0},
+    // MiniMax-M3 as published files say it: three of six layers choose tokens by keys of 128
+    {R"({"model_type": "minimax_m3_vl_text", "hidden_size": 6144, "num_hidden_layers": 6,
+         "hidden_act": "swigluoai", "moe_layer_freq": [0, 0, 0, 1, 1, 1],
+         "sparse_attention_config": {
+           "sparse_num_index_heads": 4, "sparse_index_dim": 128, "sparse_block_size": 128,
+           "sparse_topk_blocks": 16, "sparse_attention_freq": [0, 0, 0, 1, 1, 1]}})",
+     25'706'971'392 + 3 * 128, (6 * 2 * 4 * 128 + 3 * 128) * 2, 0},
+    // Step 3.5 as its own file says it, a next-token layer behind the others in the lists
+    {R"({"model_type": "step3p5", "vocab_size": 128896, "hidden_size": 4096, "num_hidden_layers": 4,
+         "num_attention_groups": 8, "moe_num_experts": 288, "moe_top_k": 8,
+         "num_nextn_predict_layers": 1, "moe_layers_enum": "2,3,4", "sliding_window": 512,
+         "attention_other_setting": {"attention_type": "sliding_attention",
+                                     "num_attention_heads": 96, "num_attention_groups": 8,
+                                     "head_dim": 128},
+         "layer_types": ["full_attention", "sliding_attention", "sliding_attention",
+                         "sliding_attention", "sliding_attention"]})",
+     10'830'386'176 + 2 * 288, 4 * 2 * 8 * 128 * 2, 0},
+    {R"({"model_type": "step3p5", "hidden_size": 4096, "num_hidden_layers": 5,
+         "mlp_bias": true, "attention_bias": true})",
+     10'943'011'072 + 2 * 288, 5 * 2 * 8 * 128 * 2, 0},
     {R"({"model_type": "hyperclovax", "hidden_size": 4096, "num_hidden_layers": 32,
          "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000})",
      6'738'677'760, 32 * 2 * 4096 * 2, 0},
@@ -235,6 +276,36 @@ TEST(LayerKinds, AreSaidOfModelsWhoseLayersAreNotAlike) {
             "entries of 128, experts");
   EXPECT_EQ(shipped("llama-3-8b").layer_kinds(), "");
   EXPECT_EQ(kind_of(shipped("llama-3-8b").layer(0)), "attention, dense");
+}
+
+TEST(LayerKinds, OfAttentionThatIsNotAlike) {
+  const ModelShape chosen = from_config(config(R"({
+    "model_type": "minimax_m3_vl_text", "hidden_size": 6144, "num_hidden_layers": 3,
+    "mlp_layer_types": ["dense", "sparse", "sparse"], "index_topk_blocks": 8,
+    "layer_types": ["full_attention", "full_attention", "minimax_m3_sparse"]})"));
+  EXPECT_EQ(chosen.layer_kinds(),
+            "1 of attention, dense; 1 of attention, experts; 1 of attention to 1024 chosen tokens, "
+            "experts");
+  // Two dense layers that see everything, then every fourth.
+  const ModelShape windows = from_config(config(R"({
+    "model_type": "cohere2_moe", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 32,
+    "num_hidden_layers": 6, "num_attention_heads": 4, "num_experts": 4, "num_experts_per_tok": 2,
+    "first_k_dense_replace": 2, "sliding_window": 256})"));
+  EXPECT_EQ(windows.layer_kinds(),
+            "2 of attention, dense; 3 of attention to 256 tokens, experts; 1 of attention, "
+            "experts");
+  // The next-token layer behind two others is dense.
+  const ModelShape guesses = from_config(config(R"({"model_type": "step3p5", "hidden_size": 64,
+    "num_hidden_layers": 2, "moe_layers_enum": "1", "num_nextn_predict_layers": 1})"));
+  EXPECT_EQ(guesses.next_token_parameters, guesses.layer(0).parameters() + 2 * 64 * 64 + 3 * 64);
+  EXPECT_THAT(refusal(config(R"({"model_type": "laguna", "vocab_size": 64, "hidden_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads_per_layer": [48, 63]})"))
+                  .message(),
+              HasSubstr("63 heads do not split evenly over 8"));
+  EXPECT_THAT(refusal(config(R"({"model_type": "step3p5", "hidden_size": 64,
+    "num_hidden_layers": 4, "moe_layers_enum": "2;3"})"))
+                  .message(),
+              HasSubstr("whole numbers with commas"));
 }
 
 // By hand: 36 layers of 32 matrices of 128 x 128 in FP32, and three inputs of a convolution over

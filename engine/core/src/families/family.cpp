@@ -108,11 +108,12 @@ double Config::number(const char* key, double low, double high, double fallback)
   return has(key) ? fields_.number(key, low, high) : fallback;
 }
 
-void Config::check_activation(Keys keys) {
+void Config::check_activation(Keys keys, std::string_view gated) {
   for (const char* key : keys) {
     if (!has(key)) continue;
     const std::string name = fields_.text(key);
     const auto& known = kPointwiseActivations;
+    if (!gated.empty() && name == gated) continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       fail(key,
            fmt::format("the activation {} is not understood (it may bring its own gate); known: {}",
@@ -199,8 +200,10 @@ void add_attention(const LayerDesign& design, LayerShape& layer) {
     for (const LinearShape& linear : layer.linears) {
       if (linear.name != "o_proj") layer.other_parameters += linear.out_features;
     }
+    if (design.plain_gate) layer.other_parameters -= gate;
   }
   if (design.output_bias) layer.other_parameters += hidden;
+  if (design.head_gate) layer.other_parameters += hidden * design.num_heads;
   if (design.qk_norm) layer.other_parameters += (design.shares_kv ? 1 : 2) * design.head_dim;
 }
 

@@ -41,8 +41,9 @@ class Config {
   /// Keys that nobody has asked for, but for null and false.
   std::vector<std::string> unread() const;
 
-  /// Refuses names such as "swiglu", which say that the activation brings its own gate.
-  void check_activation(Keys keys);
+  /// Refuses names such as "swiglu", which say that the activation brings its own gate; `gated`:
+  /// one that says so of a layer that has a gate anyway.
+  void check_activation(Keys keys, std::string_view gated = {});
 
   /// A list of one name per layer where it is written, each one of `known`.
   std::optional<std::vector<std::string>> layer_names(const char* key, std::int64_t num_layers,
@@ -88,6 +89,8 @@ struct LayerDesign {
   std::optional<std::int64_t> attention_window = {};
   std::optional<std::int64_t> value_dim = {};  ///< of a head, where it is not head_dim
   bool output_gate = false;      ///< queries bring a gate of their width for the outputs
+  bool plain_gate = false;       ///< that gate is a matrix of its own, without a bias
+  bool head_gate = false;        ///< a gate of one number for each head, which stays in FP16
   bool shares_kv = false;        ///< keys and values are an earlier layer's
   bool keys_are_values = false;  ///< one projection makes both
 };
@@ -136,6 +139,7 @@ struct LlamaDefaults {
   std::optional<std::int64_t> ffn_size = {};    ///< absent: a required field
   std::optional<std::int64_t> num_layers = {};  ///< absent: a required field
   bool listed_ffn_sizes = false;                ///< one per layer, which the reader has read
+  std::string_view gated_activation = {};       ///< Config::check_activation
   bool stretches_context = true;  ///< by rope_scaling; false: what is written is the longest
 };
 /// The longest context where `tokens` are written and rope_scaling (or rope_parameters) stretches
@@ -173,6 +177,7 @@ void read_gptj(Config& config, ModelShape& model);
 void read_granitemoehybrid(Config& config, ModelShape& model);
 void read_jamba(Config& config, ModelShape& model);
 void read_kimi_linear(Config& config, ModelShape& model);
+void read_laguna(Config& config, ModelShape& model);
 void read_latent_dense(Config& config, ModelShape& model);
 void read_longcat_flash(Config& config, ModelShape& model);
 void read_olmo_hybrid(Config& config, ModelShape& model);
@@ -186,8 +191,10 @@ void read_mamba(Config& config, ModelShape& model);
 void read_mamba2(Config& config, ModelShape& model);
 void read_mistral4(Config& config, ModelShape& model);
 void read_sarvam_mla(Config& config, ModelShape& model);
+void read_step3p5(Config& config, ModelShape& model);
 void read_mimo_v2_flash(Config& config, ModelShape& model);
 void read_minimax(Config& config, ModelShape& model);
+void read_minimax_m3(Config& config, ModelShape& model);
 void read_mpt(Config& config, ModelShape& model);
 void read_nemotron_h(Config& config, ModelShape& model);
 void read_nemotron_nas(Config& config, ModelShape& model);

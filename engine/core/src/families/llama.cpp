@@ -35,7 +35,8 @@ void read_llama_sizes(Config& config, const LlamaDefaults& defaults, ModelShape&
                                          kTokensRange, defaults.max_context_tokens);
   if (defaults.stretches_context)
     model.max_context_tokens = stretched_context(config, model.max_context_tokens);
-  config.check_activation({"hidden_act", "hidden_activation", "activation_function"});
+  config.check_activation({"hidden_act", "hidden_activation", "activation_function"},
+                          defaults.gated_activation);
   set_embeddings(model, model.hidden_size,
                  config.flag("tie_word_embeddings", defaults.tied_embeddings));
   model.final_other_parameters = model.hidden_size;

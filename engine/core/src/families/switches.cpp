@@ -1,18 +1,12 @@
-// Families that are Llama's layer with switches, and the one reader of all of them. Defaults are
-// those of the config classes of transformers 5 (of the models' own code where it has none).
+// Families that are Llama's layer with switches. Defaults are those of the config classes of
+// transformers 5 (of the models' own code where it has none).
 #include "switches.h"
-
-#include <fmt/format.h>
 
 #include <map>
 #include <string_view>
 
 namespace tessera::hf {
 namespace {
-
-bool is_on(Config& config, const Switch& s) {
-  return s.key == nullptr ? s.on : config.flag(s.key, s.on);
-}
 
 constexpr Switch kAlways{.on = true};
 constexpr Switch kAttentionBias{.key = "attention_bias"};
@@ -246,6 +240,22 @@ void add_experts(Table& table) {
                                       .first_dense = "first_k_dense_replace"}};
   table["bailing_moe_v2"] = table["bailing_moe"];
   table["bailing_moe_v2"].experts.router_bias = true;
+  // Command A+
+  table["cohere2_moe"] = {
+      .sizes = {.max_context_tokens = 8192, .head_dim = 128, .tied_embeddings = true},
+      .norms = 1,
+      .qkv_bias = kAttentionBias,
+      .output_bias = kAttentionBias,
+      .windows = {.key = "sliding_window",
+                  .tokens = 4096,
+                  .period = 4,
+                  .period_key = "sliding_window_pattern",
+                  .first = "first_k_dense_replace",
+                  .first_period_key = "prefix_dense_sliding_window_pattern"},
+      .experts = {.total = "num_experts",
+                  .shared = "num_shared_experts",
+                  .first_dense = "first_k_dense_replace",
+                  .dense_width = "prefix_dense_intermediate_size"}};
   // DeepSeekMoE, whose attention is Llama's.
   table["deepseek"] = {.sizes = {.max_context_tokens = 2048},
                        .experts = {.total = "n_routed_experts",
@@ -321,6 +331,14 @@ void add_experts(Table& table) {
                          .experts = {.total = "num_local_experts"}};
   table["granitemoeshared"] = table["granitemoe"];
   table["granitemoeshared"].experts.shared_width = "shared_intermediate_size";
+  // All layers see everything unless layer_types says more.
+  table["mellum"] = {
+      .sizes = {.max_context_tokens = 131072, .num_kv_heads = 4, .head_dim = 128, .ffn_size = 7168},
+      .qkv_bias = kAttentionBias,
+      .output_bias = kAttentionBias,
+      .qk_norm = QkNorm::head_width,
+      .windows = {.key = "sliding_window", .tokens = 1024, .period = 1},
+      .experts = {.total = "num_experts", .width = "moe_intermediate_size"}};
   table["minimax_m2"] = {
       .sizes = {.max_context_tokens = 196608, .num_kv_heads = 8, .head_dim = 128},
       .qk_norm = QkNorm::all_heads,
@@ -353,81 +371,6 @@ void add_experts(Table& table) {
                      .experts = {.total = "num_local_experts"}};
 }
 
-std::int64_t qk_norm_parameters(Config& config, const Switches& switches,
-                                const LayerDesign& design) {
-  if (switches.qk_norm_key != nullptr &&
-      !config.flag(switches.qk_norm_key, switches.qk_norm_unless_written))
-    return 0;
-  switch (switches.qk_norm) {
-    case QkNorm::none:
-    case QkNorm::head_alone:
-      return 0;
-    case QkNorm::head_width:
-      return 2 * design.head_dim;
-    case QkNorm::head_width_and_bias:
-      return 4 * design.head_dim;
-    case QkNorm::each_head:
-    case QkNorm::all_heads:
-      return (design.num_heads + design.num_kv_heads) * design.head_dim;
-  }
-  return 0;
-}
-
-/// The window of each layer.
-std::vector<std::optional<std::int64_t>> read_windows(Config& config, const Windows& windows,
-                                                      const ModelShape& model) {
-  const auto num_layers = static_cast<std::size_t>(model.num_layers);
-  if (windows.key == nullptr) return std::vector<std::optional<std::int64_t>>(num_layers);
-  auto tokens = config.optional_size({windows.key}, kTokensRange);
-  if (!config.written(windows.key)) tokens = windows.tokens;
-  std::int64_t period = windows.period;
-  if (windows.period_key != nullptr)
-    period = config.size({windows.period_key}, kLayersRange, period);
-  const auto sliding = config.sliding_layers(model.num_layers);
-  std::vector<std::optional<std::int64_t>> found;
-  for (std::size_t i = 0; i < num_layers; ++i) {
-    const auto place = static_cast<std::int64_t>(i) + (windows.period_begins_full ? 0 : 1);
-    const bool slides = sliding ? (*sliding)[i] : period == 0 || place % period != 0;
-    found.push_back(slides ? tokens : std::nullopt);
-  }
-  return found;
-}
-
-/// Which layers have experts, and `design` with them.
-std::vector<bool> read_expert_layers(Config& config, const Experts& experts, LayerDesign& design,
-                                     ModelShape& model) {
-  std::vector<bool> sparse(static_cast<std::size_t>(model.num_layers), false);
-  if (experts.total == nullptr) return sparse;
-  constexpr SizeRange kSharedExpertsRange{0, 256};
-  design.num_experts = config.size({experts.total}, kExpertsRange);
-  design.num_active_experts = config.size({experts.active}, {1, design.num_experts});
-  design.ffn_size = model.ffn_size = config.size({experts.width}, kSizeRange);
-  const std::int64_t num_shared =
-      experts.shared == nullptr
-          ? experts.num_shared
-          : config.size({experts.shared}, kSharedExpertsRange, experts.num_shared);
-  design.shared_ffn_size = experts.shared_width == nullptr
-                               ? design.ffn_size * num_shared
-                               : config.size({experts.shared_width}, {0, kSizeRange.high}, 0);
-  const std::int64_t num_dense =
-      experts.first_dense == nullptr
-          ? experts.num_dense
-          : config.size({experts.first_dense}, {0, kLayersRange.high}, experts.num_dense);
-  const std::int64_t step =
-      experts.step == nullptr ? 1 : config.size({experts.step}, kLayersRange, 1);
-  std::int64_t last =
-      experts.last == nullptr ? -1 : config.size({experts.last}, {-1, kLayersRange.high}, -1);
-  if (last < 0) last = model.num_layers;
-  const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
-  for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const std::int64_t place = experts.step_ends ? i + 1 : i;
-    sparse[at] =
-        kinds ? (*kinds)[at] == "sparse" : i >= num_dense && i <= last && place % step == 0;
-  }
-  return sparse;
-}
-
 }  // namespace
 
 const Switches* find_switches(std::string_view family) {
@@ -440,38 +383,6 @@ const Switches* find_switches(std::string_view family) {
   }();
   const auto found = table.find(family);
   return found == table.end() ? nullptr : &found->second;
-}
-
-void read_switches(Config& config, const Switches& switches, ModelShape& model) {
-  read_llama_sizes(config, switches.sizes, model);
-  if (is_on(config, switches.multi_query)) model.num_kv_heads = 1;
-  if (is_on(config, switches.head_bias)) model.lm_head_parameters += model.vocab_size;
-  if (is_on(config, switches.learned_positions))
-    model.position_embedding_parameters = model.max_context_tokens * model.hidden_size;
-  const std::int64_t norm = (switches.norm_weight ? model.hidden_size : 0) +
-                            (is_on(config, switches.norm_bias) ? model.hidden_size : 0);
-  model.final_other_parameters = norm;
-
-  LayerDesign dense = design_of(model);
-  dense.gated_ffn = switches.gated;
-  dense.qkv_bias = is_on(config, switches.qkv_bias);
-  dense.output_bias = is_on(config, switches.output_bias);
-  dense.ffn_bias = is_on(config, switches.ffn_bias);
-  const std::int64_t num_norms = switches.norms - (is_on(config, switches.parallel) ? 1 : 0) +
-                                 (is_on(config, switches.outer_norms) ? 2 : 0);
-  dense.norm_parameters = num_norms * norm + qk_norm_parameters(config, switches, dense);
-  dense.norm_parameters += switches.activation_numbers + (switches.sinks ? model.num_heads : 0);
-  dense.output_gate = switches.output_gate;
-  if (switches.inner_norms) dense.norm_parameters += model.hidden_size + model.ffn_size;
-  LayerDesign sparse = dense;
-  const std::vector<bool> is_sparse = read_expert_layers(config, switches.experts, sparse, model);
-  if (switches.experts.router_bias) sparse.norm_parameters += sparse.num_experts;
-  const auto windows = read_windows(config, switches.windows, model);
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    LayerDesign& design = is_sparse[i] ? sparse : dense;
-    design.attention_window = windows[i];
-    add_layer(model, make_layer(design));
-  }
 }
 
 }  // namespace tessera::hf

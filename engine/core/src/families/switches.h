@@ -15,7 +15,9 @@ struct Windows {
   std::optional<std::int64_t> tokens = {};  ///< where the key is not written
   std::int64_t period = 0;  ///< every so many-th layer sees everything; 0: none does
   const char* period_key = nullptr;
-  bool period_begins_full = false;  ///< the first of a period sees everything, else the last
+  bool period_begins_full = false;         ///< the first of a period sees everything, else the last
+  const char* first = nullptr;             ///< so many layers have periods of their own
+  const char* first_period_key = nullptr;  ///< 1 where it is not written: all see everything
 };
 
 /// A feed-forward network of experts in all layers but the first few.
@@ -28,10 +30,11 @@ struct Experts {
   std::int64_t num_shared = 0;
   const char* first_dense = nullptr;  ///< so many layers are dense
   std::int64_t num_dense = 0;
-  const char* last = nullptr;  ///< the last layer that may have them; -1: of the model
-  const char* step = nullptr;  ///< every so many-th layer has them
-  bool step_ends = false;      ///< the last of so many, else the first
-  bool router_bias = false;    ///< a number per expert beside the router's matrix
+  const char* dense_width = nullptr;  ///< of these, where it is written
+  const char* last = nullptr;         ///< the last layer that may have them; -1: of the model
+  const char* step = nullptr;         ///< every so many-th layer has them
+  bool step_ends = false;             ///< the last of so many, else the first
+  bool router_bias = false;           ///< a number per expert beside the router's matrix
 };
 
 struct Switches {

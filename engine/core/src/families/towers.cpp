@@ -72,6 +72,13 @@ double projector(const Json& outer, const Json& tower, double width, double ffn,
   const auto aligned = size_of(outer, {"alignment_intermediate_size"});
   if (const auto factor = size_of(outer, {"downsample_factor"}); factor && aligned)
     sum += *factor * *factor * width * *aligned + *aligned / 2 * hidden;
+  // MiniMax-M3: to a width between, for each place and once more for neighbours together.
+  const auto between = size_of(outer, {"projector_hidden_size"});
+  if (const auto merge = size_of(tower, {"spatial_merge_size"}); between && merge)
+    sum += *between * (width + *merge * *merge * hidden + 2 * hidden);
+  // Step 3.7: two convolutions over 3 x 3 places, each of which doubles the width, and a matrix.
+  if (word_of(outer, "model_type") == "step3p7")
+    sum += 9 * (width * 2 * width + 2 * width * 4 * width) + 4 * width * hidden;
   const auto in = size_of(tower, {"projector_input_dim"});
   if (const auto out = size_of(tower, {"projector_output_dim"}); in && out)
     sum += ffn * *in + *in * *out + *out * hidden;
@@ -87,8 +94,9 @@ double parameters_of(const Json& outer, const Json& tower, double hidden) {
   const auto blocks = size_of(tower, {"conf_num_hidden_layers"});
   const auto channels = size_of(tower, {"hidden_size"});
   if (blocks && channels) return *blocks * 24 * *channels * *channels;
-  const auto depth = size_of(tower, {"num_hidden_layers", "depth", "num_layers", "encoder_layers"});
-  const auto width = size_of(tower, {"embed_dim", "hidden_size", "d_model"});
+  const auto depth =
+      size_of(tower, {"num_hidden_layers", "depth", "num_layers", "encoder_layers", "layers"});
+  const auto width = size_of(tower, {"embed_dim", "hidden_size", "d_model", "width"});
   auto ffn = size_of(tower, {"intermediate_size", "encoder_ffn_dim"});
   if (const auto ratio = size_of(tower, {"mlp_ratio"}); !ffn && width && ratio)
     ffn = *width * *ratio;

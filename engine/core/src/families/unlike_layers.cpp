@@ -1,5 +1,6 @@
-// Families of attention layers that are not alike: MiMo-V2 Flash, whose layers with a window have
-// other heads, and Nemotron Super and Ultra, whose blocks a search has made.
+// Families of attention layers that are not alike: MiMo-V2 Flash, Laguna and Step 3.5, whose layers
+// with a window have other heads, MiniMax-M3, of whose layers some choose tokens, Hunyuan, and
+// Nemotron Super and Ultra, whose blocks a search has made.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,6 +32,17 @@ std::int64_t width_of(double multiplier, std::int64_t hidden) {
   constexpr std::int64_t kMultiple = 256;
   const auto width = static_cast<std::int64_t>(2 * multiplier * static_cast<double>(hidden) / 3);
   return ceil_div(width, kMultiple) * kMultiple;
+}
+
+// A list of 0 and 1, one per layer; 1 alone is all of them, and nothing is nothing.
+std::optional<std::vector<std::int64_t>> ones_of_layers(Config& config, const char* key,
+                                                        std::size_t num_layers) {
+  const Json* list = config.find(key);
+  if (list != nullptr && *list == 1) return std::vector<std::int64_t>(num_layers, 1);
+  const auto found = config.sizes(key, {0, 1});
+  if (found && found->size() != num_layers)
+    config.fail(key, fmt::format("{} entries for {} layers", found->size(), num_layers));
+  return found;
 }
 
 }  // namespace
@@ -124,17 +136,9 @@ void read_mimo_v2_flash(Config& config, ModelShape& model) {
                     .ffn_size = 16384},
                    model);
   const auto num_layers = static_cast<std::size_t>(model.num_layers);
-  const auto one_each = [&](const char* key) {
-    const Json* list = config.find(key);
-    const auto found = list != nullptr && list->is_array()
-                           ? config.sizes(key, {0, 1})
-                           : std::optional<std::vector<std::int64_t>>();
-    if (found && found->size() != num_layers)
-      config.fail(key, fmt::format("{} entries for {} layers", found->size(), num_layers));
-    return found;
-  };
   const auto sliding = config.sliding_layers(model.num_layers);
-  const auto pattern = one_each("hybrid_layer_pattern"), sparse_list = one_each("moe_layer_freq");
+  const auto pattern = ones_of_layers(config, "hybrid_layer_pattern", num_layers);
+  const auto sparse_list = ones_of_layers(config, "moe_layer_freq", num_layers);
   const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
 
   LayerDesign full = llama_design(model);
@@ -171,6 +175,225 @@ void read_mimo_v2_flash(Config& config, ModelShape& model) {
     add_layer(model, make_layer(design));
   }
   model.ffn_size = width;
+}
+
+namespace {
+
+/// The number beside each expert in a router, and all experts that a token visits.
+LayerShape make_sparse_layer(const LayerDesign& design) {
+  LayerShape layer = make_layer(design);
+  layer.other_parameters += design.num_experts;
+  return layer;
+}
+
+// One name per layer and for each next-token layer behind them: of the same list, of one of their
+// own, or `usual`.
+std::optional<std::vector<std::string>> names_of_layers(Config& config, const char* key,
+                                                        const char* next_key,
+                                                        std::int64_t num_layers, Names known,
+                                                        const char* usual) {
+  const Json* list = config.find(key);
+  const std::int64_t num_next = next_token_layers(config), all = num_layers + num_next;
+  const bool has_all = list != nullptr && list->is_array() && std::ssize(*list) == all;
+  auto names = config.layer_names(key, has_all ? all : num_layers, known);
+  if (!names || has_all) return names;
+  if (const auto next = config.layer_names(next_key, num_next, known))
+    names->insert(names->end(), next->begin(), next->end());
+  names->resize(static_cast<std::size_t>(all), usual);
+  return names;
+}
+
+// Step's layers with experts, next-token layers behind them: by name, "3,4,5,...", a list of such
+// numbers, or all but the first three.
+std::vector<bool> read_step_experts(Config& config, std::int64_t num_layers) {
+  const std::int64_t all = num_layers + next_token_layers(config);
+  std::vector<bool> sparse(static_cast<std::size_t>(all), false);
+  if (const auto names = names_of_layers(config, "mlp_layer_types", "mtp_mlp_layer_types",
+                                         num_layers, {"dense", "sparse"}, "dense")) {
+    for (std::size_t i = 0; i < sparse.size(); ++i) sparse[i] = (*names)[i] == "sparse";
+    return sparse;
+  }
+  constexpr std::int64_t kNumDense = 3;
+  const char* key = "moe_layers_enum";
+  const Json* written = config.find(key);
+  if (written == nullptr) {
+    for (std::int64_t i = kNumDense; i < num_layers; ++i)
+      sparse[static_cast<std::size_t>(i)] = true;
+    return sparse;
+  }
+  Json list = *written;
+  if (list.is_string()) {
+    list = Json::parse("[" + written->get<std::string>() + "]", nullptr, false);
+    if (list.is_discarded()) config.fail(key, "whole numbers with commas between them belong here");
+  }
+  for (const double index :
+       json_numbers(list, config.path() + ": " + key, 0, static_cast<double>(all - 1)))
+    sparse[static_cast<std::size_t>(index)] = true;
+  return sparse;
+}
+
+}  // namespace
+
+// LagunaConfig defaults: 48 heads, 8 key-value heads of 128, a window of 512 tokens where
+// layer_types says so, heads by layer, a gate for each head's outputs (or each number of them), the
+// first network dense, 256 experts beside one that every token visits.
+void read_laguna(Config& config, ModelShape& model) {
+  read_llama_sizes(config,
+                   {.max_context_tokens = 131072,
+                    .num_kv_heads = 8,
+                    .head_dim = 128,
+                    .num_heads = 48,
+                    .ffn_size = 8192},
+                   model);
+  LayerDesign dense = llama_design(model);
+  dense.qk_norm = true;
+  dense.qkv_bias = dense.output_bias = config.flag("attention_bias", false);
+  const Json* gating = config.find("gating");
+  dense.output_gate = dense.plain_gate = gating != nullptr && *gating == "per-element";
+  dense.head_gate = !dense.output_gate;
+  if (gating != nullptr && dense.head_gate && *gating != true && *gating != "per-head")
+    config.fail("gating", "true, \"per-head\" or \"per-element\" belongs here");
+  LayerDesign sparse = dense;
+  sparse.ffn_size = model.ffn_size = config.size({"moe_intermediate_size"}, kSizeRange, 512);
+  sparse.num_experts = config.size({"num_experts", "num_local_experts"}, kExpertsRange, 256);
+  sparse.num_active_experts = config.size({"num_experts_per_tok"}, {1, sparse.num_experts}, 8);
+  sparse.shared_ffn_size = config.size({"shared_expert_intermediate_size"}, kSizeRange, 512);
+  const auto heads = config.layer_sizes({"num_attention_heads_per_layer"}, model.num_layers,
+                                        {model.num_kv_heads, kHeadsRange.high}, model.num_heads);
+  const auto sliding = config.sliding_layers(model.num_layers);
+  const std::int64_t window = config.size({"sliding_window"}, kTokensRange, 512);
+  const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const bool is_sparse = kinds ? (*kinds)[i] == "sparse" : i > 0;
+    LayerDesign design = is_sparse ? sparse : dense;
+    design.num_heads = heads[i];
+    if (heads[i] % model.num_kv_heads != 0) {
+      config.fail("num_attention_heads_per_layer",
+                  fmt::format("{} heads do not split evenly over {} key-value heads", heads[i],
+                              model.num_kv_heads));
+    }
+    if (sliding && (*sliding)[i]) design.attention_window = window;
+    add_layer(model, is_sparse ? make_sparse_layer(design) : make_layer(design));
+  }
+}
+
+// Step 3.5 and 3.7 (Step3p7TextConfig; the published files have older keys): 64 heads, 8 key-value
+// heads of 128, a gate for each head's outputs, layers with a window of other heads, the first
+// three networks dense, 288 experts beside one that every token visits.
+void read_step3p5(Config& config, ModelShape& model) {
+  const std::int64_t groups = config.size({"num_attention_groups"}, kHeadsRange, 8);
+  read_llama_sizes(config,
+                   {.max_context_tokens = 128000,
+                    .num_kv_heads = groups,
+                    .head_dim = 128,
+                    .num_heads = 64,
+                    .vocab_size = 128815,
+                    .ffn_size = 11264},
+                   model);
+  LayerDesign full = llama_design(model);
+  full.qk_norm = true;
+  full.head_gate = config.flag("use_head_wise_attn_gate", true);
+  full.qkv_bias = full.output_bias = config.flag("attention_bias", false);
+  full.ffn_bias = config.flag("mlp_bias", false);
+  LayerDesign windowed = full;
+  windowed.attention_window = config.optional_size({"sliding_window"}, kTokensRange);
+  if (const Json* other = config.find("attention_other_setting")) {
+    Config inner(*other, config.path() + ": attention_other_setting");
+    windowed.num_heads = inner.size({"num_attention_heads"}, kHeadsRange, full.num_heads);
+    windowed.num_kv_heads =
+        inner.size({"num_attention_groups"}, {1, windowed.num_heads}, full.num_kv_heads);
+    windowed.head_dim = inner.size({"head_dim"}, kHeadDimRange, full.head_dim);
+  }
+  windowed.num_heads =
+      config.size({"num_sliding_attention_heads"}, kHeadsRange, windowed.num_heads);
+  if (windowed.num_heads % windowed.num_kv_heads != 0) {
+    config.fail("num_sliding_attention_heads",
+                fmt::format("{} heads do not split evenly over {} key-value heads",
+                            windowed.num_heads, windowed.num_kv_heads));
+  }
+  const std::int64_t width = config.size({"moe_intermediate_size"}, kSizeRange, 1280);
+  const std::int64_t num_experts =
+      config.size({"n_routed_experts", "moe_num_experts", "num_local_experts"}, kExpertsRange, 288);
+  const std::int64_t active =
+      config.size({"num_experts_per_tok", "moe_top_k"}, {1, num_experts}, 8);
+  const std::int64_t shared =
+      config.size({"share_expert_dim", "share_expert_dims"}, kSizeRange, 1280);
+  const auto kinds = names_of_layers(config, "layer_types", "mtp_layer_types", model.num_layers,
+                                     {"full_attention", "sliding_attention"}, "full_attention");
+  const std::vector<bool> has_experts = read_step_experts(config, model.num_layers);
+  for (std::size_t i = 0; i < has_experts.size(); ++i) {
+    LayerDesign design = kinds && (*kinds)[i] == "sliding_attention" ? windowed : full;
+    if (has_experts[i]) {
+      design.ffn_size = width;
+      design.num_experts = num_experts;
+      design.num_active_experts = active;
+      design.shared_ffn_size = shared;
+      if (design.ffn_bias) design.norm_parameters += 2 * shared + model.hidden_size;
+      design.ffn_bias = false;  // experts have none
+    }
+    const LayerShape layer = has_experts[i] ? make_sparse_layer(design) : make_layer(design);
+    const auto at = static_cast<std::int64_t>(i);
+    if (at < model.num_layers) add_layer(model, layer);
+    if (at == model.num_layers) count_next_token_layers(config, layer.parameters(), model);
+  }
+  model.ffn_size = width;
+}
+
+// MiniMaxM3VLTextConfig defaults: 64 heads, 4 key-value heads of 128, 128 experts beside one that
+// every token visits. Where layer_types says so (or sparse_attention_freq in the published files)
+// an indexer, whose keys all heads share, chooses 16 blocks of 128 tokens.
+void read_minimax_m3(Config& config, ModelShape& model) {
+  read_llama_sizes(config,
+                   {.max_context_tokens = 524288,
+                    .num_kv_heads = 4,
+                    .head_dim = 128,
+                    .num_heads = 64,
+                    .vocab_size = 200064,
+                    .ffn_size = 3072,
+                    .gated_activation = "swigluoai"},
+                   model);
+  LayerDesign sparse = llama_design(model);
+  sparse.qk_norm = true;
+  LayerDesign dense = sparse;
+  dense.ffn_size = config.size({"dense_intermediate_size"}, kSizeRange, 12288);
+  sparse.num_experts = config.size({"num_local_experts", "num_experts"}, kExpertsRange, 128);
+  sparse.num_active_experts = config.size({"num_experts_per_tok"}, {1, sparse.num_experts}, 4);
+  sparse.shared_ffn_size = config.size({"shared_intermediate_size"}, kSizeRange, 3072);
+
+  const Json older = config.find("sparse_attention_config") == nullptr
+                         ? Json::object()
+                         : *config.find("sparse_attention_config");
+  Config chooser(older, config.path() + ": sparse_attention_config");
+  const auto size = [&](const char* key, const char* old, SizeRange range, std::int64_t usual) {
+    return config.size({key}, range, chooser.size({old}, range, usual));
+  };
+  const std::int64_t heads = size("index_n_heads", "sparse_num_index_heads", kHeadsRange, 4);
+  const std::int64_t key = size("index_head_dim", "sparse_index_dim", kHeadDimRange, 128);
+  const std::int64_t block = size("index_block_size", "sparse_block_size", {1, 1 << 14}, 128);
+  const std::int64_t blocks = size("index_topk_blocks", "sparse_topk_blocks", {1, 1 << 14}, 16);
+
+  const auto num_layers = static_cast<std::size_t>(model.num_layers);
+  const auto chooses = ones_of_layers(chooser, "sparse_attention_freq", num_layers);
+  const auto has_experts = ones_of_layers(config, "moe_layer_freq", num_layers);
+  const auto attentions =
+      config.layer_names("layer_types", model.num_layers, {"full_attention", "minimax_m3_sparse"});
+  const auto kinds = config.layer_names("mlp_layer_types", model.num_layers, {"dense", "sparse"});
+  for (std::size_t i = 0; i < num_layers; ++i) {
+    const bool is_sparse = kinds         ? (*kinds)[i] == "sparse"
+                           : has_experts ? (*has_experts)[i] == 1
+                                         : true;
+    const bool indexed =
+        attentions ? (*attentions)[i] == "minimax_m3_sparse" : chooses && (*chooses)[i] == 1;
+    LayerShape layer = is_sparse ? make_sparse_layer(sparse) : make_layer(dense);
+    if (indexed) {
+      layer.index_width = key;
+      layer.index_tokens = blocks * block;
+      layer.linears.push_back({"indexer.q_proj", model.hidden_size, heads * key});
+      layer.linears.push_back({"indexer.k_proj", model.hidden_size, key});
+      layer.other_parameters += 2 * key;  // norms of both
+    }
+    add_layer(model, layer);
+  }
 }
 
 }  // namespace tessera::hf

@@ -93,8 +93,8 @@ struct LayerShape {
   /// heads together, a vector of latent_width and a rotary key of rope_width, the last part of
   /// head_dim. Absent: keys and values of every KV head.
   std::optional<std::int64_t> latent_width, rope_width;
-  /// Keys that choose which tokens are attended to (DeepSeek-V3.2): kept per token beside the
-  /// latents, and the tokens that are chosen.
+  /// Keys that choose which tokens are attended to (DeepSeek-V3.2, MiniMax-M3): kept per token
+  /// beside the latents or the keys and values, and the tokens that are chosen.
   std::optional<std::int64_t> index_width, index_tokens;
   /// Beside the tokens of its window a layer attends to everything through entries, each a latent
   /// that stands for so many tokens (DeepSeek-V4); an indexer chooses among them.
