@@ -3,6 +3,7 @@
 local bound_words = require "tessera.planning.bound_words"
 local core = require "tessera.core"
 local device_types = require "tessera.planning.device_types"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local host_memory = require "tessera.planning.host_memory"
 local launch_flags = require "tessera.cli.launch_flags"
@@ -40,7 +41,7 @@ local function settings(problem, planner, replicas, flag)
   if not replicas then
     replicas = problem.searches_replicas and planner == ts.default_planner and "any number" or "1"
   end
-  local why = flag == "batch_size" and "" or (", since --%s is of one; without it a stream"):format(flag:gsub("_", "-"))
+  local why = flag == "batch_size" and "" or (", since %s is of one; without it a stream"):format(flags.name(flag))
   return ("%s on %s: an offline batch%s\nin force: batch %d, prompt tokens %g, output tokens %g, bitwidths %s, "
     .. "KV cache %s bit, "
     .. "tensor parallelism %s, replicas %s, objective %s, %s, memory %s, kernel set %s, %s, planner %s\n"

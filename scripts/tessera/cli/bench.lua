@@ -4,6 +4,7 @@
 local bench_decoder = require "tessera.cli.bench_decoder"
 local bench_product = require "tessera.cli.bench_product"
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local on_disk = require "tessera.cli.on_disk"
 local tables = require "tessera.options"
@@ -75,7 +76,7 @@ local function measure_apart(path, bitwidth, threads, given)
   for _, option in ipairs(host.cards().options["tessera bench"].options) do
     local value = given[option.name]
     if value ~= nil and option.name ~= "bitwidths" and option.name ~= "threads" then
-      words[#words + 1] = ("--%s=%s"):format(option.name:gsub("_", "-"), tostring(value))
+      words[#words + 1] = ("%s=%s"):format(flags.name(option.name), tostring(value))
     end
   end
   local status, out, err = host.run_program(words, "")
@@ -123,7 +124,7 @@ function M.main(given)
     return bench_product.run(nil, nil, given)
   end
   for _, name in ipairs { "m", "n", "k", "heads", "kv_heads", "head_dim" } do
-    if given[name] then core.raise("usage", ("--%s: it belongs to --kernel"):format((name:gsub("_", "-"))), name) end
+    if given[name] then core.raise("usage", flags.name(name) .. ": it belongs to --kernel", flags.name(name)) end
   end
   local rows, columns = (given.names[1] or ""):match "^(%d+)[xX](%d+)$"
   if rows and #given.names == 1 and not core.file_kind(given.names[1]) then

@@ -2,6 +2,7 @@
 -- embedding, log-sum-exp and attention, and how near each is to what this machine could do at most.
 
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local on_disk = require "tessera.cli.on_disk"
@@ -21,8 +22,6 @@ local shape_of = {
 }
 local of_all = { kernel = true, isa = true, threads = true, repeats = true, names = true }
 
-local function flag_of(name) return "--" .. name:gsub("_", "-") end
-
 --- Whether a kernel is one of these.
 function M.has(kernel) return shape_of[kernel] ~= nil end
 
@@ -30,18 +29,18 @@ function M.has(kernel) return shape_of[kernel] ~= nil end
 local function read(given)
   local shape, options, words = shape_of[given.kernel], { kernel = given.kernel, repeats = given.repeats }, {}
   local known = {}
-  for name in pairs(shape) do known[#known + 1] = flag_of(name) end
+  for name in pairs(shape) do known[#known + 1] = flags.name(name) end
   table.sort(known)
   for name, value in pairs(given) do
     if shape[name] then
       options[shape[name]] = value
     elseif not of_all[name] then
-      core.raise("usage", ("%s: %s has no such side; its shape is %s"):format(flag_of(name), given.kernel,
-        table.concat(known, ", ")), flag_of(name))
+      core.raise("usage", ("%s: %s has no such side; its shape is %s"):format(flags.name(name), given.kernel,
+        table.concat(known, ", ")), flags.name(name))
     end
   end
   for name, field in pairs(shape) do
-    if options[field] then words[#words + 1] = ("%s %d"):format(flag_of(name), options[field]) end
+    if options[field] then words[#words + 1] = ("%s %d"):format(flags.name(name), options[field]) end
   end
   table.sort(words)
   return options, #words > 0 and table.concat(words, " ") or "the default shape"

@@ -2,6 +2,7 @@
 -- of one shape; of a named kernel also its share of what this machine could do at most.
 
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local on_disk = require "tessera.cli.on_disk"
@@ -30,7 +31,7 @@ end
 local function read(rows, columns, given)
   for _, name in ipairs(of_models) do
     if given[name] ~= nil then
-      local flag = "--" .. name:gsub("_", "-")
+      local flag = flags.name(name)
       core.raise("usage", flag .. ": it belongs to a model or another kernel, and this is a product", flag)
     end
   end

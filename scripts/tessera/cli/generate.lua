@@ -1,6 +1,7 @@
 -- `tessera generate`: a text continued token by token on stdout; how fast on stderr.
 
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local lm = require "tessera.lm"
 local on_disk = require "tessera.cli.on_disk"
@@ -24,7 +25,7 @@ end
 local function asked_of(model, prompt, given, path)
   for _, name in ipairs { "system", "chat_template" } do
     if given[name] and not given.chat then
-      local flag = "--" .. name:gsub("_", "-")
+      local flag = flags.name(name)
       core.raise("usage", flag .. ": it belongs to --chat", flag)
     end
   end

@@ -1,6 +1,7 @@
 -- --launch and what belongs to it, for every verb that writes what starts servers.
 
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local limits = require "tessera.launch.limits"
 
 local M = {}
@@ -12,7 +13,7 @@ function M.check(given)
   end
   for _, name in ipairs { "out", "runtime_version", "checkpoint", "unlike_engines", "overwrite", "as" } do
     if given[name] and not given.launch then
-      core.raise("usage", ("--%s belongs to --launch"):format(name:gsub("_", "-")), "--" .. name)
+      core.raise("usage", flags.name(name) .. " belongs to --launch", flags.name(name))
     end
   end
 end

@@ -2,6 +2,7 @@
 -- files.
 
 local core = require "tessera.core"
+local flags = require "tessera.cli.flags"
 local host = require "tessera.host"
 local plot = require "tessera.desk.plot"
 local selection = require "tessera.cli.selection"
@@ -25,7 +26,7 @@ local function wanted(run, list, given)
   end
   for _, name in ipairs(own) do
     if given[name] ~= nil and name ~= "facet" then
-      fail("--" .. name:gsub("_", "-"), "it describes a plot of your own; say --kind too")
+      fail(flags.name(name), "it describes a plot of your own; say --kind too")
     end
   end
   local found = specs.of(run, list)

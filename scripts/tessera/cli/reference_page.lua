@@ -1,5 +1,6 @@
 -- The reference page, from the cards that feed help and editors; nothing here knows a name of the API.
 
+local flags = require "tessera.cli.flags"
 local sorted_keys = require "tessera.sorted_keys"
 
 local M = {}
@@ -44,9 +45,8 @@ end
 local function flags_table(options, lines)
   local rows = {}
   for _, o in ipairs(options) do
-    local flag = "--" .. o.name:gsub("_", "-")
     local value = o.type == "boolean" and "" or o.type:gsub("string%[%]", "a,b,..."):gsub("integer%[%]", "1,2,...")
-    rows[#rows + 1] = { code(flag), code(value), cell(o.unit), default_of(o), range(o), cell(o.doc) }
+    rows[#rows + 1] = { code(flags.name(o.name)), code(value), cell(o.unit), default_of(o), range(o), cell(o.doc) }
   end
   table_of({ "flag", "value", "unit", "default", "range", "what it is" }, rows, lines)
 end

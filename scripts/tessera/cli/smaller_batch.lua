@@ -1,5 +1,6 @@
 -- Where a batch does not fit: how many of its requests do, and what the whole takes in batches of so many.
 
+local copy = require "tessera.shallow_copy"
 local core = require "tessera.core"
 local host = require "tessera.host"
 local ts = require "tessera"
@@ -12,8 +13,10 @@ return function(description, planner, why)
   local whole = description.workload.batch_size
   if why.code ~= "infeasible" or not whole or whole < 2 then return why end
   local function planned(power)
-    description.workload.batch_size = 2 ^ power
-    return (ts.plan(ts.problem(description), { planner = planner, time_limit_s = time_limit_s }))
+    local smaller = copy(description)
+    smaller.workload = copy(description.workload)
+    smaller.workload.batch_size = 2 ^ power
+    return (ts.plan(ts.problem(smaller), { planner = planner, time_limit_s = time_limit_s }))
   end
   local fits, above = -1, math.min(most, math.ceil(math.log(whole) / math.log(2)) - 1) + 1
   local best
