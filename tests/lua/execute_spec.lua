@@ -29,8 +29,8 @@ describe("ts.execute", function()
   end)
 
   -- Two layers of random numbers, and a tokenizer of single characters.
-  it_runs("writes the tokens of one process of Llama's and Qwen's shapes", function()
-    for _, family in ipairs { "llama2", "qwen2" } do
+  it_runs("writes the tokens of one process of Llama's and Qwen's shapes, with a state and without", function()
+    for _, family in ipairs { "llama2", "qwen2", "qwen3_5" } do
       local folder = support.temporary()
       os.remove(folder)
       local source = host.installation.datasets_dir .. "/../tests/reference/decoders/" .. family
@@ -43,7 +43,12 @@ describe("ts.execute", function()
       local plan = plan_of({ { 1, 16 }, { 1, 8 } }, { model = folder, prompt_tokens = 20, batch_size = 3 })
       local opt = options { model = folder, prompts = { { 5, 17, 40, 2, 60 }, { 7 }, { 90, 11, 3 }, { 21, 22 } },
         group_size = 8, ignore_stop_tokens = true, temperature = 0.8, seed = 3 }
-      is_same(plan, opt, ts.execute(plan, opt))
+      local run = ts.execute(plan, opt)
+      is_same(plan, opt, run)
+      if family == "qwen3_5" then -- one state for each of the three at a time; of 16 tokens each, six of them
+        local states = run.stages[1].kv_cache_bytes / (3 * ts.model(folder).state_bytes_per_sequence)
+        assert.is_true(1 <= states and states < 1.5, states)
+      end
       host.run_program({ "rm", "-r", folder }, "")
     end
   end)

@@ -286,14 +286,26 @@ class Run {
     return request_.options.workers == Starter::itself ? make_nonce() : std::string();
   }
 
+  // In the cache when its last token is drawn.
+  std::int64_t cached_tokens(const Prompt& prompt) const {
+    return std::ssize(prompt.tokens) + most_new(prompt, shape_.max_context_tokens) - 1;
+  }
+
+  // Of a block. Each holds what layers that keep a state have of after its last token, and only
+  // that of a request's last one is read again: there a request is one block.
+  std::int64_t block_tokens() const {
+    if (!shape_.has_state()) return lm::kBlockTokens;
+    std::int64_t longest = 1;
+    for (const Prompt& prompt : result_.answers.prompts)
+      longest = std::max(longest, cached_tokens(prompt));
+    return std::min(longest, kMostBlockTokens);
+  }
+
   // For so many of the longest requests at a time.
-  std::int64_t blocks_for(std::int64_t batch_size) const {
+  std::int64_t blocks_for(std::int64_t batch_size, std::int64_t block_tokens) const {
     std::vector<std::int64_t> blocks;
-    for (const Prompt& prompt : result_.answers.prompts) {
-      const std::int64_t tokens =
-          std::ssize(prompt.tokens) + most_new(prompt, shape_.max_context_tokens) - 1;
-      blocks.push_back(ceil_div(tokens, lm::kBlockTokens));
-    }
+    for (const Prompt& prompt : result_.answers.prompts)
+      blocks.push_back(ceil_div(cached_tokens(prompt), block_tokens));
     std::sort(blocks.begin(), blocks.end(), std::greater<>());
     const auto count = std::min<std::size_t>(blocks.size(), static_cast<std::size_t>(batch_size));
     return std::accumulate(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count),
@@ -302,14 +314,15 @@ class Run {
 
   JobOptions job_options() const {
     JobOptions job;
+    const std::int64_t block_size = block_tokens();
     std::int32_t rank = 0;
     for (const EngineRequest& given : request_.engines) {
       EngineSpec spec;
       spec.share = given.batch_size;
-      spec.kv_blocks = blocks_for(given.batch_size);
+      spec.kv_blocks = blocks_for(given.batch_size, block_size);
       spec.options.scheduler = "micro_batches";
       spec.options.max_num_seqs = given.batch_size;
-      spec.options.block_size = lm::kBlockTokens;
+      spec.options.block_size = block_size;
       spec.options.enable_prefix_caching = false;
       spec.options.max_model_len = shape_.max_context_tokens;
       spec.options.prefill_micro_batch_size = given.prefill_micro_batch_size;

@@ -44,6 +44,8 @@ struct Emulation {
   }
 };
 
+inline constexpr std::int64_t kMostBlockTokens = 65536;  ///< of a block of a stage's cache
+
 /// Which part of which model a worker runs, with which memory.
 struct LoadOrder {
   std::string path;         ///< folder or file, as this machine names it
@@ -184,7 +186,8 @@ struct Fields<run::LoadOrder> {
       field<&O::with_embedding>({.name = "with_embedding", .doc = "Whether tokens come to it"}),
       field<&O::with_head>({.name = "with_head", .doc = "Whether it samples"}),
       field<&O::kv_blocks>(run::detail::number("kv_blocks", "Blocks of its cache", 1, 1e9)),
-      field<&O::block_size>(run::detail::number("block_size", "Of a block", 1, 65536, "tokens")),
+      field<&O::block_size>(
+          run::detail::number("block_size", "Of a block", 1, run::kMostBlockTokens, "tokens")),
       field<&O::stage>(layer("stage", "Its stage (0-based)")),
       field<&O::tensor_rank>(layer("tensor_rank", "Its part of every layer (0-based)")),
       field<&O::tensor_ranks>(run::detail::number("tensor_ranks", "Parts of a layer", 1, 1024)),
