@@ -114,7 +114,7 @@ std::string ChatTemplate::render(const Chat& chat) const {
     if (!chat.variables.is_object())
       refuse("chat_template_kwargs", "an object of variables belongs here");
     for (const auto& [name, value] : chat.variables.items()) {
-      std::erase_if(variables, [&](const auto& entry) { return entry.first == name; });
+      std::erase_if(variables, [&key = name](const auto& entry) { return entry.first == key; });
       variables.emplace_back(name, Value::of(value));
     }
   }

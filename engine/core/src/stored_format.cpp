@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tessera/core/error.h"
 #include "tessera/core/files.h"
 #include "tessera/core/json.h"
 #include "tessera/core/text.h"

@@ -13,6 +13,7 @@
 #include "tessera/core/output.h"
 #include "tessera/core/record_json.h"
 #include "tessera/core/text.h"
+#include "tessera/weights/tensor.h"
 #include "tessera/weights/writer.h"
 
 namespace tessera::quant {
