@@ -43,7 +43,8 @@ double rate_of(const Device& device, const std::string& dtype) {
 
 double index_heads(const LayerShape& layer) {
   for (const LinearShape& linear : layer.linears) {
-    if (linear.name == "indexer.wq_b" || linear.name == "indexer.q_proj")
+    if (linear.name == "indexer.weights_proj") return count(linear.out_features);
+    if (linear.name == "indexer.q_proj")
       return count(linear.out_features) / count(*layer.index_width);
   }
   return 0;

@@ -286,7 +286,6 @@ TEST(LayerKinds, OfAttentionThatIsNotAlike) {
   EXPECT_EQ(chosen.layer_kinds(),
             "1 of attention, dense; 1 of attention, experts; 1 of attention to 1024 chosen tokens, "
             "experts");
-  // Two dense layers that see everything, then every fourth.
   const ModelShape windows = from_config(config(R"({
     "model_type": "cohere2_moe", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 32,
     "num_hidden_layers": 6, "num_attention_heads": 4, "num_experts": 4, "num_experts_per_tok": 2,
@@ -298,13 +297,15 @@ TEST(LayerKinds, OfAttentionThatIsNotAlike) {
   const ModelShape guesses = from_config(config(R"({"model_type": "step3p5", "hidden_size": 64,
     "num_hidden_layers": 2, "moe_layers_enum": "1", "num_nextn_predict_layers": 1})"));
   EXPECT_EQ(guesses.next_token_parameters, guesses.layer(0).parameters() + 2 * 64 * 64 + 3 * 64);
-  EXPECT_THAT(refusal(config(R"({"model_type": "laguna", "vocab_size": 64, "hidden_size": 64,
-    "num_hidden_layers": 2, "num_attention_heads_per_layer": [48, 63]})"))
-                  .message(),
+  const auto why = [](std::string_view text) { return refusal(config(text)).message(); };
+  EXPECT_THAT(why(R"({"model_type": "laguna", "vocab_size": 64, "hidden_size": 64,
+                      "num_hidden_layers": 2, "num_attention_heads_per_layer": [48, 63]})"),
               HasSubstr("63 heads do not split evenly over 8"));
-  EXPECT_THAT(refusal(config(R"({"model_type": "step3p5", "hidden_size": 64,
-    "num_hidden_layers": 4, "moe_layers_enum": "2;3"})"))
-                  .message(),
+  EXPECT_THAT(why(R"({"model_type": "laguna", "vocab_size": 64, "hidden_size": 64,
+                      "num_hidden_layers": 2, "num_experts": 4})"),
+              HasSubstr("the usual 8 is outside [1, 4]; write it"));
+  EXPECT_THAT(why(R"({"model_type": "step3p5", "hidden_size": 64, "num_hidden_layers": 4,
+                      "moe_layers_enum": "2;3"})"),
               HasSubstr("whole numbers with commas"));
 }
 

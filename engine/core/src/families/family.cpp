@@ -95,6 +95,10 @@ std::optional<std::int64_t> Config::optional_size(Keys keys, SizeRange range) {
 
 std::int64_t Config::size(Keys keys, SizeRange range, std::optional<std::int64_t> fallback) {
   if (const auto value = optional_size(keys, range)) return *value;
+  if (fallback && *fallback > range.high) {
+    fail(*keys.begin(), fmt::format("missing, and the usual {} is outside [{}, {}]; write it",
+                                    *fallback, range.low, range.high));
+  }
   if (fallback) return *fallback;
   fail(*keys.begin(),
        fmt::format("missing; an integer in [{}, {}] belongs here", range.low, range.high));
