@@ -7,6 +7,7 @@
 #include "subproblem.h"
 #include "tessera/solver/instance/deadline.h"
 #include "tessera/solver/instance/planner.h"
+#include "tessera/solver/mip/linear_model.h"
 
 namespace tessera::solver {
 
