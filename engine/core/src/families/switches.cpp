@@ -240,22 +240,15 @@ void add_experts(Table& table) {
                                       .first_dense = "first_k_dense_replace"}};
   table["bailing_moe_v2"] = table["bailing_moe"];
   table["bailing_moe_v2"].experts.router_bias = true;
-  // Command A+
-  table["cohere2_moe"] = {
-      .sizes = {.max_context_tokens = 8192, .head_dim = 128, .tied_embeddings = true},
-      .norms = 1,
-      .qkv_bias = kAttentionBias,
-      .output_bias = kAttentionBias,
-      .windows = {.key = "sliding_window",
-                  .tokens = 4096,
-                  .period = 4,
-                  .period_key = "sliding_window_pattern",
-                  .first = "first_k_dense_replace",
-                  .first_period_key = "prefix_dense_sliding_window_pattern"},
-      .experts = {.total = "num_experts",
-                  .shared = "num_shared_experts",
-                  .first_dense = "first_k_dense_replace",
-                  .dense_width = "prefix_dense_intermediate_size"}};
+  // Command A+: Command R7B's attention, and periods of windows of their own where it is dense.
+  table["cohere2_moe"] = table["cohere2"];
+  table["cohere2_moe"].sizes.head_dim = 128;
+  table["cohere2_moe"].windows.first = "first_k_dense_replace";
+  table["cohere2_moe"].windows.first_period_key = "prefix_dense_sliding_window_pattern";
+  table["cohere2_moe"].experts = {.total = "num_experts",
+                                  .shared = "num_shared_experts",
+                                  .first_dense = "first_k_dense_replace",
+                                  .dense_width = "prefix_dense_intermediate_size"};
   // DeepSeekMoE, whose attention is Llama's.
   table["deepseek"] = {.sizes = {.max_context_tokens = 2048},
                        .experts = {.total = "n_routed_experts",

@@ -179,11 +179,18 @@ void read_mimo_v2_flash(Config& config, ModelShape& model) {
 
 namespace {
 
-/// The number beside each expert in a router, and all experts that a token visits.
+/// With a number beside each expert in the router, by which it is chosen.
 LayerShape make_sparse_layer(const LayerDesign& design) {
   LayerShape layer = make_layer(design);
   layer.other_parameters += design.num_experts;
   return layer;
+}
+
+// Of one layer, as check_kv_heads is of a model; `key` says how many query heads it has.
+void check_heads(Config& config, const char* key, const LayerDesign& design) {
+  if (design.num_heads % design.num_kv_heads == 0) return;
+  config.fail(key, fmt::format("{} heads do not split evenly over {} key-value heads",
+                               design.num_heads, design.num_kv_heads));
 }
 
 // One name per layer and for each next-token layer behind them: of the same list, of one of their
@@ -267,11 +274,7 @@ void read_laguna(Config& config, ModelShape& model) {
     const bool is_sparse = kinds ? (*kinds)[i] == "sparse" : i > 0;
     LayerDesign design = is_sparse ? sparse : dense;
     design.num_heads = heads[i];
-    if (heads[i] % model.num_kv_heads != 0) {
-      config.fail("num_attention_heads_per_layer",
-                  fmt::format("{} heads do not split evenly over {} key-value heads", heads[i],
-                              model.num_kv_heads));
-    }
+    check_heads(config, "num_attention_heads_per_layer", design);
     if (sliding && (*sliding)[i]) design.attention_window = window;
     add_layer(model, is_sparse ? make_sparse_layer(design) : make_layer(design));
   }
@@ -306,11 +309,7 @@ void read_step3p5(Config& config, ModelShape& model) {
   }
   windowed.num_heads =
       config.size({"num_sliding_attention_heads"}, kHeadsRange, windowed.num_heads);
-  if (windowed.num_heads % windowed.num_kv_heads != 0) {
-    config.fail("num_sliding_attention_heads",
-                fmt::format("{} heads do not split evenly over {} key-value heads",
-                            windowed.num_heads, windowed.num_kv_heads));
-  }
+  check_heads(config, "num_sliding_attention_heads", windowed);
   const std::int64_t width = config.size({"moe_intermediate_size"}, kSizeRange, 1280);
   const std::int64_t num_experts =
       config.size({"n_routed_experts", "moe_num_experts", "num_local_experts"}, kExpertsRange, 288);
