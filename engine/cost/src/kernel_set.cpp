@@ -88,6 +88,7 @@ KernelSet KernelSet::mxfp4_rules() const {
   for (KernelRule& rule : set.rules) {
     if (rule.bitwidth != kFloat4Bits) continue;
     rule.experts_only = true;
+    rule.experts_token_bytes = rule.mxfp4_token_bytes;
     if (!rule.mxfp4_dtype.empty()) rule.dtype = rule.mxfp4_dtype;
   }
   return set;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -58,13 +59,18 @@ class GroupPrice final : public StagePrice {
         num_members_(members.size()),
         prefill_factor_(measured_factor(context, members, Phase::prefill)),
         decode_factor_(measured_factor(context, members, Phase::decode)) {
-    for (const std::size_t member : members) {
+    const KernelSet rules = rules_of(context);
+    for (const std::size_t member : one_of_each_type(context.cluster, members)) {
       const Device& device = context.device(member);
-      const auto same = [&](const Device* seen) { return seen->name == device.name; };
-      if (device.sustained_flop_ratio < 1 && std::none_of(slowed_.begin(), slowed_.end(), same))
-        slowed_.push_back(&device);
+      if (device.sustained_flop_ratio < 1) slowed_.push_back(&device);
+      for (const std::int32_t bitwidth : rules.bitwidths_on(device)) {
+        const KernelRule& rule = *rules.find(device, bitwidth);
+        double& token_s = sorting_token_s_[bitwidth];
+        token_s = std::max(
+            token_s, rule.experts_token_bytes / rule.memory_ratio / device.memory_bytes_per_s);
+      }
     }
-    if (!slowed_.empty()) rules_ = rules_of(context);
+    if (!slowed_.empty()) rules_ = rules;
     for (const KeptLinear& kept : context.model.checkpoint_kept) shares_.insert(kept.share);
   }
 
@@ -75,7 +81,8 @@ class GroupPrice final : public StagePrice {
                              return model_->layer_s(kept, bits, kv_bitwidth_, work);
                            });
     return factor(work) *
-           std::max(seconds + slowed_s(layer, bitwidth, work), launches_s(layer, work));
+           std::max(seconds + slowed_s(layer, bitwidth, work) + sorting_s(layer, bitwidth, work),
+                    launches_s(layer, work));
   }
   double attention_s(const LayerShape& layer, std::int32_t bitwidth,
                      const LayerWork& work) const override {
@@ -86,6 +93,7 @@ class GroupPrice final : public StagePrice {
     if (!has_experts(layer)) return 0;
     const double seconds =
         model_->experts_s(layer, bitwidth, work) + slowed_s(experts_alone(layer), bitwidth, work) +
+        sorting_s(layer, bitwidth, work) +
         kept_s(experts_alone(layer), bitwidth, [&](const LayerShape& kept, std::int32_t bits) {
           return model_->experts_s(kept, bits, work);
         });
@@ -151,6 +159,16 @@ class GroupPrice final : public StagePrice {
     return seconds / static_cast<double>(num_members_);
   }
 
+  /// What no device of a group is spared of a prompt's tokens in a layer with experts: attention in
+  /// parts leaves each with its own.
+  double sorting_s(const LayerShape& layer, std::int32_t bitwidth, const LayerWork& work) const {
+    if (work.phase != Phase::prefill || !has_experts(layer)) return 0;
+    const auto token_s = sorting_token_s_.find(bitwidth);
+    if (token_s == sorting_token_s_.end()) return 0;
+    const double parts = count(context_.split.attention_data_parallel);
+    return work.batch_size * work.tokens / parts * token_s->second;
+  }
+
   /// Of the host, for a layer of a prompt that is in no CUDA graph.
   double launches_s(const LayerShape& layer, const LayerWork& work) const {
     const KernelSet& kernels = context_.kernel_set;
@@ -166,10 +184,11 @@ class GroupPrice final : public StagePrice {
   std::shared_ptr<const Profile> profile_;
   std::int32_t kv_bitwidth_;
   std::size_t num_members_;
-  double prefill_factor_, decode_factor_;  ///< of what runs took
-  std::vector<const Device*> slowed_;      ///< one of each type
-  KernelSet rules_;                        ///< where any is
-  std::set<double> shares_;                ///< of layers that keep a matrix in 16 bits
+  double prefill_factor_, decode_factor_;           ///< of what runs took
+  std::vector<const Device*> slowed_;               ///< one of each type
+  KernelSet rules_;                                 ///< where any is
+  std::map<std::int32_t, double> sorting_token_s_;  ///< by bitwidth
+  std::set<double> shares_;                         ///< of layers that keep a matrix in 16 bits
 };
 
 /// Devices of several types with equal shards: what follows waits for the slowest.

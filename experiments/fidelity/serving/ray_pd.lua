@@ -66,15 +66,16 @@ local function rows()
   return list
 end
 
-local because = "steps of few requests come out 1.5 to 2 ms too short: experts in MXFP4 are priced as Marlin's, though "
-  .. "vLLM may have run Triton's, and Ray Serve's time is not modelled; apart, TP 4 served more prompts than one "
-  .. "engine reads, as if some had been cached"
+local because = "experts in MXFP4 are priced as Marlin's, which InferenceX asks for, and vLLM runs OpenAI's Triton "
+  .. "kernels on H100 where nobody asks: by these (kernel set modern's, vLLM's host) E2E is 16.5 % off, time per token "
+  .. "19.8, TTFT 29.1 and rates 21.3, nearly all too fast, and Ray Serve's time is not modelled; apart, TP 4 served "
+  .. "more prompts than one engine reads, as if some had been cached"
 
 return runs.experiment {
   name = "ray_pd", doc = "gpt-oss-120b on H100, collocated or with prefill and decode apart, closed loops",
   rows = rows, quick = 5,
   groups = { { differs = {
-    e2e = { why = because, here = { 0.11, 0.21 } }, tpot = { why = because, here = { 0.19, 0.34 } },
-    ttft = { why = because, here = { 0.26, 0.48 } }, request_rate = { why = because, here = { 0.12, 0.22 } },
+    e2e = { why = because, here = { 0.16, 0.28 } }, tpot = { why = because, here = { 0.19, 0.34 } },
+    ttft = { why = because, here = { 0.40, 0.66 } }, request_rate = { why = because, here = { 0.19, 0.33 } },
   } } },
 }

@@ -17,7 +17,9 @@
 -- prices, not that. What launching a prompt's layer takes under TensorRT-LLM was read off its runs with 1,024 tokens in
 -- on 4 and 8 GPUs and up to 8 requests at once; of DeepSeek, whose prompts follow one another, that and what server and
 -- client take of a prompt beside it (60 ms) off these and its runs with 32 at once; what is left of B200's rates once
--- clocks have settled off the first tokens of FP8 on one GPU under vLLM. The claims leave all of them out.
+-- clocks have settled off the first tokens of FP8 on one GPU under vLLM; what moves for a prompt's token beside the
+-- kernels of experts off runs of gpt-oss on H100 and H200 and of DeepSeek on H200 with 8,192 tokens in, 4 and 8 at
+-- once. The claims leave all of them out.
 local runs = require "fidelity.serving.parts.runs"
 local silicon = require "fidelity.serving.parts.silicon"
 
@@ -26,13 +28,12 @@ local function group(name, metrics, differs)
 end
 
 -- What is missed, and why. Signs and sizes by number of GPUs are in this folder's README.
-local waits = "a prompt of 8,192 tokens takes 65 to 85 ms more than its kernels on 1, 2, 4 and 8 GPUs alike, which is "
-  .. "the host's launches: they seem not to run ahead of kernels there, as they are taken to"
-local short = "a prompt of gpt-oss takes 15 % more on H100 and 25 more on B200 than its kernels: sinks, router and "
-  .. "what sorts its tokens are in no table"
+local slow_steps = "steps that decode come out 10 to 15 % long on any number of GPUs; prompts that were too short "
+  .. "beside them had hidden a part of it"
 
 -- Time per token of a group leans to neither side by more: chosen after looking, by the worst of them.
 local most_lean = 0.12
+local leans = { ["H200, TensorRT-LLM, gpt-oss"] = { why = slow_steps, here = { 0.09, 0.16 } } }
 
 local function expect_no_lean(t)
   local names, listed = {}, {}
@@ -45,6 +46,7 @@ local function expect_no_lean(t)
     t:expect_that {
       text = ("%s: the median of signed errors of time per token is within %g %% of none"):format(name,
         100 * most_lean),
+      not_reproduced = leans[name] and leans[name].why, here = leans[name] and leans[name].here,
       holds = function(_, found)
         local errors = {}
         for _, row in ipairs(found) do
@@ -68,10 +70,10 @@ return runs.experiment {
     group("H100, vLLM, 16 bits", tpot_alone),
     group("H100, vLLM, gpt-oss", both),
     group("H200, TensorRT-LLM, FP8", both),
-    group("H200, TensorRT-LLM, gpt-oss", both, { ttft = { why = waits, here = { 0.16, 0.25 } } }),
+    group("H200, TensorRT-LLM, gpt-oss", both, { tpot = { why = slow_steps, here = { 0.09, 0.16 } } }),
     group("H200, TensorRT-LLM, DeepSeek", both),
     group("B200, vLLM, FP8", both),
-    group("B200, vLLM, gpt-oss", both, { ttft = { why = short, here = { 0.20, 0.32 } } }),
+    group("B200, vLLM, gpt-oss", both, { tpot = { why = slow_steps, here = { 0.07, 0.13 } } }),
     group("B200, TensorRT-LLM, NVFP4", both),
     group("B200, TensorRT-LLM, DeepSeek", both),
   },

@@ -91,6 +91,8 @@ TEST(Float4, OfGptOssIsOfItsExpertsAlone) {
   EXPECT_EQ(rule(vllm.mxfp4_rules(), "H100-80G").dtype, "w4a16_mxfp4");
   EXPECT_EQ(rule(vllm.mxfp4_rules(), "B200-180G").dtype, "w4a8_mxfp4_mxfp8");
   EXPECT_EQ(rule(vllm.mxfp4_rules(), "RTX-5090").dtype, "w4a16_mxfp4");
+  EXPECT_EQ(rule(vllm, "H100-80G").experts_token_bytes, 0);
+  EXPECT_EQ(rule(vllm.mxfp4_rules(), "H100-80G").experts_token_bytes, 270e3);
   EXPECT_FALSE(rule(vllm, "H100-80G").experts_only);
   EXPECT_TRUE(rule(vllm.mxfp4_rules(), "H100-80G").experts_only);
   EXPECT_EQ(vllm.mxfp4_rules().find(find_device("H100-80G", datasets()), 8)->dtype,

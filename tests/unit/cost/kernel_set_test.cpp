@@ -234,6 +234,8 @@ TEST(KernelSets, BadRuleFieldsAreNamed) {
       {"token_s_per_parameter", "-1e-12", range, {"token_s_per_parameter"}},
       {"linear_overhead_s", "-1", range, {"linear_overhead_s"}},
       {"mxfp4_dtype", R"("mxfp4")", invalid, {"'mxfp4'", "w4a16_mxfp4"}},
+      {"mxfp4_token_bytes", "-1", range, {"mxfp4_token_bytes", "bytes"}},
+      {"experts_token_bytes", "1e10", range, {"experts_token_bytes", "bytes"}},
       {"group_size", "-128", range, {"group_size"}},
       {"group_size", "1.5", invalid, {"group_size"}},
       {"source", "1", invalid, {"source"}},

@@ -137,6 +137,33 @@ TEST(StagePrice, LayersOfPromptsTakeTheirLaunchesAtLeast) {
   EXPECT_DOUBLE_EQ(seconds(dense, kChunk), 5000);
 }
 
+// 10 bytes for each of six tokens at half of a byte a second, of one device and of two alike; with
+// attention in two parts three tokens each. Decoding and layers without experts have none.
+TEST(StagePrice, SortingForExpertsIsSharedByNobody) {
+  PricingContext of = context();
+  const auto more_s = [&](const std::vector<std::size_t>& members, std::size_t kind,
+                          const LayerWork& work) {
+    const LayerShape& layer = of.model.layer_classes[kind];
+    const auto layer_s = [&](double bytes) {
+      of.kernel_set.rules[1].experts_token_bytes = bytes;
+      return make_stage_price(of, members, 16)->layer_s(layer, 16, work);
+    };
+    return layer_s(10) - layer_s(0);
+  };
+  for (KernelRule& rule : of.kernel_set.rules) rule.memory_ratio = 0.5;
+  EXPECT_NEAR(more_s({0}, 1, kChunk), 6 * 10 / 0.5, 1e-9);
+  EXPECT_NEAR(more_s({0, 1}, 1, kChunk), 6 * 10 / 0.5, 1e-9);
+  EXPECT_NEAR(more_s({0}, 0, kChunk), 0, 1e-9);
+  EXPECT_NEAR(more_s({0}, 1, kDecode), 0, 1e-9);
+  of.split.attention_data_parallel = 2;
+  EXPECT_NEAR(more_s({0, 1}, 1, kChunk), 3 * 10 / 0.5, 1e-9);
+  const auto price = make_stage_price(of, {0}, 16);
+  of.kernel_set.rules[1].experts_token_bytes = 10;
+  EXPECT_NEAR(make_stage_price(of, {0}, 16)->experts_s(of.model.layer_classes[1], 16, kChunk) -
+                  price->experts_s(of.model.layer_classes[1], 16, kChunk),
+              3 * 10 / 0.5, 1e-9);
+}
+
 // Products of a row: 4 matrices of 16 and 2 of 32 weights, 256 operations; experts 2 of 4, twice as
 // many of the last two.
 TEST(StagePrice, ArithmeticSlowsDownOnceClocksHaveSettled) {

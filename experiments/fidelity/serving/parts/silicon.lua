@@ -13,20 +13,24 @@ local models = { ["deepseek-r1"] = "deepseek-v3" }
 -- Of TensorRT-LLM's client and server for a prompt of DeepSeek-R1, whose tokenizer is Python's.
 local deepseek_api_s = 0.06
 
--- What ran, by system, backend, model and precision as the table has them.
+-- What ran, by system, backend, model and precision as the table has them. Where `fits_long_from_tp` is, prompts of
+-- 8,192 tokens on so many GPUs or more, 4 and 8 at once, say what moves for a token beside experts' kernels.
 M.cases = {
   ["h100_sxm vllm llama-3.1-70b fp8"] = { name = "H100, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
   ["h100_sxm vllm qwen3-32b bf16"] = { name = "H100, vLLM, 16 bits", kernel_set = "vllm", bits = 16, kv = 16 },
-  ["h100_sxm vllm gpt-oss-120b fp4"] = { name = "H100, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 16 },
+  ["h100_sxm vllm gpt-oss-120b fp4"] = {
+    name = "H100, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 16, fits_long_from_tp = 1,
+  },
   ["h200_sxm trtllm llama-3.1-70b fp8"] = {
     name = "H200, TensorRT-LLM, FP8", kernel_set = "modern_fp8_static", bits = 8, kv = 8,
   },
   ["h200_sxm trtllm gpt-oss-120b fp4"] = {
     name = "H200, TensorRT-LLM, gpt-oss", kernel_set = "modern", bits = 4, kv = 16, step_tokens = 20000,
+    fits_long_from_tp = 4,
   },
   ["h200_sxm trtllm deepseek-r1 fp8"] = {
     name = "H200, TensorRT-LLM, DeepSeek", kernel_set = "modern_fp8_block", bits = 8, kv = 8, step_tokens = "prompt",
-    api_s = deepseek_api_s,
+    api_s = deepseek_api_s, fits_long_from_tp = 4,
   },
   ["b200_sxm vllm llama-3.1-70b fp8"] = { name = "B200, vLLM, FP8", kernel_set = "vllm_fp8", bits = 8, kv = 8 },
   ["b200_sxm vllm gpt-oss-120b fp4"] = { name = "B200, vLLM, gpt-oss", kernel_set = "vllm", bits = 4, kv = 8 },
@@ -57,8 +61,14 @@ end
 
 local function is_fitted_load(case, at_once) return at_once <= 8 or case.api_s ~= nil and at_once == 32 end
 
+-- By what moves for a prompt's token beside experts' kernels.
+local function is_fitted_long(case, isl, tp, at_once)
+  return case.fits_long_from_tp ~= nil and isl == 8192 and tp >= case.fits_long_from_tp and at_once <= 8
+end
+
 -- By launches of prompts' layers under TensorRT-LLM; by the clocks that B200 settles at.
 local function is_fitted(case, vllm, isl, tp, at_once)
+  if is_fitted_long(case, isl, tp, at_once) then return true end
   if vllm then return case.name == "B200, vLLM, FP8" and tp == 1 end
   return isl == 1024 and tp >= 4 and is_fitted_load(case, at_once)
 end

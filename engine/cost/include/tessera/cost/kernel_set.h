@@ -35,13 +35,18 @@ struct KernelRule {
   std::string mxfp4_dtype;
   /// To what such experts are padded: multiples of hidden features, and of features within.
   double mxfp4_hidden_multiple = 1, mxfp4_inner_multiple = 1;
-  bool experts_only = false;  ///< of such a checkpoint, see mxfp4_rules; all else has 16 bits
-  double flop_ratio = 0.6;    ///< reached share of peak FLOP/s, (0, 1]
-  double memory_ratio = 0.8;  ///< reached share of peak bandwidth, (0, 1]
+  double mxfp4_token_bytes = 0;  ///< of such experts, in place of experts_token_bytes
+  bool experts_only = false;     ///< of such a checkpoint, see mxfp4_rules; all else has 16 bits
+  double flop_ratio = 0.6;       ///< reached share of peak FLOP/s, (0, 1]
+  double memory_ratio = 0.8;     ///< reached share of peak bandwidth, (0, 1]
   double token_s_per_parameter = 0;  ///< extra time per token and weight of a matrix: kernels whose
                                      ///< cost grows with tokens (dequantisation per row)
   double linear_overhead_s = 0;      ///< per matrix: launch and set-up
   double group_size = 0;  ///< weights sharing one scale and zero point; 0: one per output channel
+  /// What moves through memory for a prompt's token in a layer with experts beside the kernels that
+  /// profiles have, on each device alike however many share the layer: what routes, sorts and pads
+  /// tokens and adds up their experts' answers.
+  double experts_token_bytes = 0;
   double full_rate_rows = 0;  ///< of its tallest tile: up to so many rows weights are expanded
                               ///< while they are read, and a product takes no longer than it
                               ///< does in 16 bits
@@ -162,6 +167,7 @@ template <>
 struct Fields<cost::KernelRule> {
   using Rule = cost::KernelRule;
   static constexpr double kMinRatio = 1e-6;
+  static constexpr double kMaxTokenBytes = 1e9;
   static constexpr auto list = std::tuple{
       field<&Rule::bitwidth>(
           {.name = "bitwidth", .doc = "Of the weights", .unit = "bits", .min = 1, .max = 16}),
@@ -207,6 +213,13 @@ struct Fields<cost::KernelRule> {
            .min = 1,
            .max = 4096,
            .in_file = InFile::when_set}),
+      field<&Rule::mxfp4_token_bytes>(
+          {.name = "mxfp4_token_bytes",
+           .doc = "As experts_token_bytes, of such a checkpoint's experts",
+           .unit = "bytes",
+           .min = 0,
+           .max = kMaxTokenBytes,
+           .in_file = InFile::when_set}),
       field<&Rule::flop_ratio>({.name = "flop_ratio",
                                 .doc = "Reached share of the peak rate",
                                 .min = kMinRatio,
@@ -233,6 +246,14 @@ struct Fields<cost::KernelRule> {
            .min = 0,
            .max = 1 << 20,
            .in_file = InFile::defaulted}),
+      field<&Rule::experts_token_bytes>(
+          {.name = "experts_token_bytes",
+           .doc = "What moves for a prompt's token in a layer with experts beside their kernels, "
+                  "on each device alike",
+           .unit = "bytes",
+           .min = 0,
+           .max = kMaxTokenBytes,
+           .in_file = InFile::when_set}),
       field<&Rule::full_rate_rows, WholeNumber>(
           {.name = "full_rate_rows",
            .doc = "Rows up to which a product is as fast as in 16 bits at least",
