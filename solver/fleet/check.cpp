@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "losses.h"
 #include "serve.h"
 #include "tessera/core/text.h"
 
@@ -20,6 +21,8 @@ constexpr std::size_t kMaxViolations = 20;
 constexpr double kSlack = 1e-9;  ///< of a demand or a budget, for the rounding of sums
 /// The shares of several classes of requests come out of a linear programme.
 constexpr double kSharesSlack = 1e-7;
+/// Ways to lose nodes of a model with several classes that are tried one by one.
+constexpr std::int64_t kMostLosses = 2000;
 
 /// What a node runs.
 struct NodeUse {
@@ -178,8 +181,13 @@ class Checker {
     return replicas;
   }
 
-  double with_nodes_lost(std::size_t model) const {
-    // Nodes that run the same are lost alike.
+  /// Nodes that run the same of a model, which are lost alike.
+  struct Alike {
+    std::map<std::size_t, std::int64_t> lost;  ///< replicas by column, with one of them
+    std::int64_t count = 0;
+  };
+
+  std::vector<Alike> alike_of(std::size_t model) const {
     std::map<std::map<std::size_t, std::int64_t>, std::int64_t> alike;
     for (const auto& [node, use] : uses_) {
       auto lost = of_model(use, model);
@@ -193,12 +201,37 @@ class Checker {
         count = copies_[column];
       }
     }
-    if (instance_.reserve_nodes == 1) {
-      double least = multiple(model, {});
-      for (const auto& [lost, count] : alike) least = std::min(least, multiple(model, lost));
-      return least;
+    std::vector<Alike> list;
+    for (const auto& [lost, count] : alike) list.push_back({lost, count});
+    return list;
+  }
+
+  /// Without those whose loss is never worse than that of others, of which there are enough.
+  std::vector<Alike> worst_of(const std::vector<Alike>& all) const {
+    const auto covers = [](const Alike& more, const Alike& less) {
+      return std::all_of(less.lost.begin(), less.lost.end(), [&](const auto& item) {
+        const auto found = more.lost.find(item.first);
+        return found != more.lost.end() && found->second >= item.second;
+      });
+    };
+    std::vector<Alike> worst;
+    for (const Alike& each : all) {
+      const bool is_covered = std::any_of(all.begin(), all.end(), [&](const Alike& other) {
+        return &other != &each && other.count >= instance_.reserve_nodes && covers(other, each);
+      });
+      if (!is_covered) worst.push_back(each);
     }
-    // Of one class of requests, which is all that larger reserves are for.
+    return worst;
+  }
+
+  double with_nodes_lost(std::size_t model) const {
+    const std::vector<Alike> alike = alike_of(model);
+    return instance_.models[model].demand.size() == 1 ? least_of_one_class(model, alike)
+                                                      : least_of_classes(model, worst_of(alike));
+  }
+
+  /// The nodes whose replicas serve most are the worst to lose.
+  double least_of_one_class(std::size_t model, const std::vector<Alike>& alike) const {
     std::vector<std::pair<double, std::int64_t>> losses;
     for (const auto& [lost, count] : alike) {
       double rate = 0;
@@ -220,6 +253,44 @@ class Checker {
       left -= times;
     }
     return std::max(0.0, rate) / instance_.models[model].demand.front();
+  }
+
+  /// Which nodes are worst to lose depends on the shares, so that all ways are tried; of too many
+  /// each column loses what the nodes take that have most of it, which is no less than any way.
+  double least_of_classes(std::size_t model, const std::vector<Alike>& alike) const {
+    std::vector<std::int64_t> most;
+    for (const Alike& each : alike) most.push_back(each.count);
+    const std::int64_t nodes = instance_.reserve_nodes;
+    if (num_losses(most, nodes, kMostLosses) > kMostLosses) {
+      return multiple(model, most_lost_of_each(alike));
+    }
+    double least = multiple(model, {});
+    for_each_loss(most, nodes, [&](const std::vector<std::int64_t>& of_group) {
+      std::map<std::size_t, std::int64_t> lost;
+      for (std::size_t i = 0; i < alike.size(); ++i) {
+        for (const auto& [column, replicas] : alike[i].lost) lost[column] += of_group[i] * replicas;
+      }
+      least = std::min(least, multiple(model, lost));
+    });
+    return least;
+  }
+
+  std::map<std::size_t, std::int64_t> most_lost_of_each(const std::vector<Alike>& alike) const {
+    std::map<std::size_t, std::vector<std::pair<std::int64_t, std::int64_t>>> of_column;
+    for (const auto& [lost, count] : alike) {
+      for (const auto& [column, replicas] : lost) of_column[column].emplace_back(replicas, count);
+    }
+    std::map<std::size_t, std::int64_t> all;
+    for (auto& [column, losses] : of_column) {
+      std::sort(losses.rbegin(), losses.rend());
+      std::int64_t left = instance_.reserve_nodes;
+      for (const auto& [replicas, count] : losses) {
+        const std::int64_t times = std::min(left, count);
+        all[column] += replicas * times;
+        left -= times;
+      }
+    }
+    return all;
   }
 
   void serve(std::size_t m) {

@@ -185,13 +185,6 @@ void check_instance(const FleetInstance& instance, const std::string& path) {
     }
     for (const double demand : model.demand) check_number(demand, kMaxRatePerS, where);
     if (!(model.weight > 0)) refuse(at("models", i) + ".weight", "has to be above 0");
-    if (instance.reserve_nodes > 1 && model.demand.size() > 1) {
-      refuse(
-          ErrorCode::unsupported, where,
-          "{} classes of requests, and reserve_nodes is {}: with several classes a reserve is of "
-          "one node; take 1, or one class",
-          model.demand.size(), instance.reserve_nodes);
-    }
   }
   if (instance.columns.size() > kMaxFleetColumns) {
     refuse(path + ": columns", "{} are more than {}", instance.columns.size(), kMaxFleetColumns);

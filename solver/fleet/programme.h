@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "space.h"
@@ -105,14 +107,22 @@ class FleetProgramme {
   void add_loss(std::size_t model, std::size_t loss);
   void add_worst_losses(std::size_t model, std::size_t loss);
   void add_classes(std::size_t model, bool reserve);
-  void add_scenario(std::size_t model, std::optional<std::size_t> unit,
-                    std::optional<std::size_t> whole);
+  /// What may be lost of a model: nodes of a unit, or replicas of a kind over whole nodes.
+  struct Loser {
+    std::optional<std::size_t> unit, whole;
+    std::int64_t most = 0;
+  };
+  std::vector<Loser> losers(std::size_t model) const;
+  void add_scenario(std::size_t model, const std::vector<Loser>& losers,
+                    const std::vector<std::int64_t>& lost);
   void add_constraint(const FleetConstraint& rule);
   void add_apart(std::size_t one, std::size_t other);
 
   double usd(const Single& s) const;
   double rate(std::size_t kind, std::size_t b = 0) const;
-  std::size_t used_binary(std::size_t column);
+  std::size_t used_binary(std::size_t column) { return binary_of_at_least(column, 1); }
+  /// Whether a column has so many or more.
+  std::size_t binary_of_at_least(std::size_t column, std::int64_t count);
   Terms total_of(std::size_t kind, double factor) const;
   Terms demand_terms(std::size_t model) const;
   std::int64_t most_whole(const Whole& whole) const;
@@ -124,11 +134,11 @@ class FleetProgramme {
   std::vector<Single> single_;
   std::vector<Whole> whole_;
   std::vector<std::vector<std::size_t>> single_of_unit_, single_of_kind_, whole_of_kind_;
-  std::vector<std::optional<std::size_t>> taken_;      ///< [unit] nodes under whole-node replicas
-  std::vector<std::optional<std::size_t>> used_;       ///< [unit] nodes billed for the others
-  std::vector<std::optional<std::size_t>> more_;       ///< [class] nodes added
-  std::optional<std::size_t> multiple_;                ///< column of x
-  std::vector<std::optional<std::size_t>> binary_of_;  ///< [column] whether it is above 0
+  std::vector<std::optional<std::size_t>> taken_;  ///< [unit] nodes under whole-node replicas
+  std::vector<std::optional<std::size_t>> used_;   ///< [unit] nodes billed for the others
+  std::vector<std::optional<std::size_t>> more_;   ///< [class] nodes added
+  std::optional<std::size_t> multiple_;            ///< column of x
+  std::map<std::pair<std::size_t, std::int64_t>, std::size_t> at_least_;  ///< binaries
   std::vector<CapacityRow> capacity_rows_;
   std::vector<std::vector<std::size_t>> demand_rows_;
   double scale_ = 1, step_ = 0;

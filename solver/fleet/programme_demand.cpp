@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "losses.h"
 #include "programme.h"
 
 namespace tessera::solver {
 namespace {
 
 constexpr double kNegligible = 1e-12;  ///< coefficient beside a right side of 1
+/// Ways to lose nodes that a model with several classes of requests is asked about one by one.
+constexpr std::int64_t kMostScenarios = 300;
 
 }  // namespace
 
@@ -96,12 +99,14 @@ void FleetProgramme::add_one_class(std::size_t m, bool reserve) {
   demand_rows_[m].push_back(lp_.add_row(multiple_ ? 0 : 1 - kGranted / 2, kFree, std::move(terms)));
 }
 
-std::size_t FleetProgramme::used_binary(std::size_t column) {
-  binary_of_.resize(lp_.columns.size() + 1);
-  if (binary_of_[column]) return *binary_of_[column];
+std::size_t FleetProgramme::binary_of_at_least(std::size_t column, std::int64_t count) {
+  const auto known = at_least_.find({column, count});
+  if (known != at_least_.end()) return known->second;
+  const double below = as_number(count - 1);
+  const double more = std::max(0.0, std::min(1e7, lp_.columns[column].high) - below);
   const std::size_t binary = lp_.add_column(0, 1, 0, true);
-  lp_.add_row(-kFree, 0, {{column, 1}, {binary, -std::min(1e7, lp_.columns[column].high)}});
-  binary_of_[column] = binary;
+  lp_.add_row(-kFree, below, {{column, 1}, {binary, -more}});
+  at_least_[{column, count}] = binary;
   return binary;
 }
 
@@ -140,12 +145,8 @@ void FleetProgramme::add_worst_losses(std::size_t m, std::size_t loss) {
     }
     for (const std::size_t w : whole_of_kind_[k]) {
       // Replicas 1, 2, ... of the kind, as far as they are there.
-      Terms copies{{whole_[w].column, 1}};
-      const std::int64_t most = most_whole(whole_[w]);
-      for (std::int64_t i = 1; i <= std::min(k_nodes, most); ++i) {
-        const std::size_t there = lp_.add_column(0, 1, 0, true);
-        lp_.add_row(-kFree, as_number(i - 1),
-                    {{whole_[w].column, 1}, {there, -as_number(most - i + 1)}});
+      for (std::int64_t i = 1; i <= std::min(k_nodes, most_whole(whole_[w])); ++i) {
+        const std::size_t there = binary_of_at_least(whole_[w].column, i);
         const std::size_t above = lp_.add_column(0, kFree);
         lp_.add_row(0, kFree, {{above, 1}, {threshold, 1}, {there, -a}});
         sum.emplace_back(above, -1);
@@ -164,44 +165,67 @@ void FleetProgramme::add_worst_losses(std::size_t m, std::size_t loss) {
   lp_.add_row(0, kFree, std::move(sum));
 }
 
-void FleetProgramme::add_classes(std::size_t m, bool reserve) {
-  bool any = false;
-  if (reserve) {
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const bool runs =
-          std::any_of(single_of_unit_[u].begin(), single_of_unit_[u].end(),
-                      [&](std::size_t s) { return space_.kinds[single_[s].kind].model == m; });
-      if (runs) add_scenario(m, u, {});
-      any = any || runs;
-    }
-    for (std::size_t w = 0; w < whole_.size(); ++w) {
-      if (space_.kinds[whole_[w].kind].model != m) continue;
-      add_scenario(m, {}, w);
-      any = true;
+std::vector<FleetProgramme::Loser> FleetProgramme::losers(std::size_t m) const {
+  const auto is_of_model = [&](std::size_t s) { return space_.kinds[single_[s].kind].model == m; };
+  std::vector<Loser> losers;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const auto& single = single_of_unit_[u];
+    if (std::any_of(single.begin(), single.end(), is_of_model)) {
+      losers.push_back({u, {}, std::max<std::int64_t>(1, units_[u].count)});
     }
   }
-  if (!any) add_scenario(m, {}, {});
+  for (std::size_t w = 0; w < whole_.size(); ++w) {
+    if (space_.kinds[whole_[w].kind].model != m) continue;
+    losers.push_back({{}, w, std::max<std::int64_t>(1, most_whole(whole_[w]))});
+  }
+  return losers;
 }
 
-// The shares of the time of each kind of replica for each class of requests, when a node of a unit
-// is lost (the mean over its nodes), or a replica over whole nodes.
-void FleetProgramme::add_scenario(std::size_t m, std::optional<std::size_t> unit,
-                                  std::optional<std::size_t> whole) {
+// Each way to lose the reserve's nodes has shares of its own. Where there are too many ways, all of
+// them of one kind stand for them: the programme asks for less then, and placements are checked.
+void FleetProgramme::add_classes(std::size_t m, bool reserve) {
+  if (!reserve) return add_scenario(m, {}, {});
+  const std::vector<Loser> may_be_lost = losers(m);
+  std::vector<std::int64_t> most;
+  for (const Loser& each : may_be_lost) most.push_back(each.most);
+  const std::int64_t nodes = space_.instance->reserve_nodes;
+  if (num_losses(most, nodes, kMostScenarios) > kMostScenarios) {
+    for (std::size_t i = 0; i < most.size(); ++i) {
+      std::vector<std::int64_t> lost(most.size(), 0);
+      lost[i] = std::min(nodes, most[i]);
+      add_scenario(m, may_be_lost, lost);
+    }
+    return;
+  }
+  for_each_loss(most, nodes,
+                [&](const std::vector<std::int64_t>& lost) { add_scenario(m, may_be_lost, lost); });
+}
+
+// The shares of the time of each kind of replica for each class of requests, when some of each
+// loser are lost: of the nodes of a unit the mean of what they have.
+void FleetProgramme::add_scenario(std::size_t m, const std::vector<Loser>& losers,
+                                  const std::vector<std::int64_t>& lost) {
   const std::size_t classes = space_.wanted[m].size();
+  std::vector<double> lost_of_unit(units_.size(), 0);
+  std::vector<std::int64_t> lost_of_whole(whole_.size(), 0);
+  for (std::size_t i = 0; i < losers.size(); ++i) {
+    const Loser& loser = losers[i];
+    if (loser.whole) lost_of_whole[*loser.whole] = lost[i];
+    if (loser.unit && !options_.more_nodes) {
+      lost_of_unit[*loser.unit] = as_number(lost[i]) / as_number(loser.most);
+    }
+  }
   std::vector<Terms> served(classes);
   for (const std::size_t k : space_.of_model[m]) {
-    Terms time = total_of(k, -1);
-    if (unit && !options_.more_nodes) {
-      for (auto& [column, factor] : time) {
-        for (const std::size_t s : single_of_kind_[k]) {
-          if (single_[s].column == column && single_[s].unit == *unit) {
-            factor += 1 / as_number(std::max<std::int64_t>(1, units_[*unit].count));
-          }
-        }
-      }
+    Terms time;
+    for (const std::size_t s : single_of_kind_[k]) {
+      time.emplace_back(single_[s].column, lost_of_unit[single_[s].unit] - 1);
     }
-    if (whole && whole_[*whole].kind == k) {
-      time.emplace_back(used_binary(whole_[*whole].column), 1);
+    for (const std::size_t w : whole_of_kind_[k]) {
+      time.emplace_back(whole_[w].column, -1);
+      for (std::int64_t i = 1; i <= lost_of_whole[w]; ++i) {
+        time.emplace_back(binary_of_at_least(whole_[w].column, i), 1);
+      }
     }
     for (std::size_t b = 0; b < classes; ++b) {
       if (rate(k, b) < kNegligible) continue;

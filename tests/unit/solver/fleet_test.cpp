@@ -410,18 +410,6 @@ TEST(FleetFile, KeepsAllThatItIsGiven) {
 struct BadField {
   const char *pointer, *value, *named;
 };
-TEST(FleetFile, OfTwoLostNodesHasOneClassOfRequests) {
-  FleetInstance fleet = small();
-  fleet.reserve_nodes = 2;
-  fleet.models[0].demand = {1, 1};
-  for (Column& column : fleet.columns) column.rate.push_back(1);
-  test::expect_error(ErrorCode::unsupported,
-                     {"models[0].demand", "2 classes of requests", "reserve_nodes is 2"},
-                     [&] { fleet_from_json(fleet_json(fleet), "f.json"); });
-  fleet.reserve_nodes = 1;
-  EXPECT_NO_THROW(fleet_from_json(fleet_json(fleet), "f.json"));
-}
-
 class FleetFileBad : public ::testing::TestWithParam<BadField> {};
 
 TEST_P(FleetFileBad, IsRefusedByName) {

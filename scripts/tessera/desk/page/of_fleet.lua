@@ -146,23 +146,10 @@ local function with(fleet, reserve_nodes, slo_factor)
   return other or why and why.best
 end
 
--- Reserves that a fleet may have: with several classes of requests of one node at most.
-local function reserves_of(fleet)
-  local most = math.huge
-  for _, model in ipairs(fleet.options.models) do
-    if classes.several(model) then most = 1 end
-  end
-  local list = {}
-  for _, nodes in ipairs(reserves) do
-    if nodes <= most then list[#list + 1] = nodes end
-  end
-  return list
-end
-
 -- Other reserves with the limits as they are, and other limits with the reserve as it is.
 local function frontier(fleet, note)
   local own, wanted, rows = fleet.instance.reserve_nodes or 0, {}, {}
-  for _, nodes in ipairs(reserves_of(fleet)) do wanted[#wanted + 1] = { nodes, 1 } end
+  for _, nodes in ipairs(reserves) do wanted[#wanted + 1] = { nodes, 1 } end
   local num_reserves = #wanted
   for _, factor in ipairs(slo_factors) do wanted[#wanted + 1] = { own, factor } end
   for i, pair in ipairs(wanted) do
