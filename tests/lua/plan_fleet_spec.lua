@@ -154,6 +154,25 @@ describe("ts.plan_fleet", function()
     assert.near(1, sums[2], 1e-9)
     assert.equal(1, mixed)
     assert.matches("class 0 requests of m: ", fleet:explain(), 1, true)
+    assert.is_nil(fleet:explain():find("class 1 requests of m: none", 1, true)) -- a first row takes none of it
+  end)
+
+  it("keeps two nodes of a model with classes in reserve", function()
+    local function planned(nodes)
+      return ts.plan_fleet { gap = 0, instance = instance {
+        reserve_nodes = nodes, node_classes = { { name = "1xA", count = 6, devices = { A = 1 }, usd_per_h = 1 } },
+        models = { { name = "m", demand = { 4, 2 } } },
+        columns = { { model = 0, devices = { A = 1 }, rate = { 4, 2 } } } } }
+    end
+    for nodes = 0, 3 do
+      local fleet = assert(planned(nodes))
+      assert.near(2 + nodes, fleet.usd_per_h, 1e-9) -- two serve the demand
+      assert.is_true(ts.check(fleet))
+    end
+    assert.matches("served when any 2 nodes are lost", planned(2):explain(), 1, true)
+    local none, why = planned(5)
+    assert.is_nil(none)
+    assert.equal("reserve", why.constraint)
   end)
 
   it("gives nil and what lacks", function()

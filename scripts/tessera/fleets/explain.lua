@@ -53,8 +53,10 @@ local function classes_words(fleet, model)
     for _, part in ipairs(row.model == model.name and row.shares or {}) do
       for b, share in ipairs(part.share) do
         shares[b], order[b] = shares[b] or {}, order[b] or {}
-        if share > 0 and not shares[b][row.label] then order[b][#order[b] + 1] = row.label end
-        shares[b][row.label] = (shares[b][row.label] or 0) + part.count * share
+        if share > 0 then
+          if not shares[b][row.label] then order[b][#order[b] + 1] = row.label end
+          shares[b][row.label] = (shares[b][row.label] or 0) + part.count * share
+        end
       end
     end
   end
