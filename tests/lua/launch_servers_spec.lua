@@ -205,6 +205,28 @@ describe("the checkpoint of a name", function()
   end)
 end)
 
+describe("experts in MXFP4", function()
+  local function engine_of(cluster, version)
+    local path = fresh()
+    local problem = ts.problem { model = "gpt-oss-20b", cluster = cluster, tensor_parallel = 1, bitwidths = { 4 },
+      kernel_set = "vllm", runtime = "vllm", workload = { batch_size = 4, prompt_tokens = 512, output_tokens = 32 } }
+    assert(assert(ts.plan(problem)):export("vllm", path, { version = version }))
+    return assert(ts.load_launch(path)).engines[1]
+  end
+
+  it("run by the kernels that were priced", function()
+    local hopper, older = engine_of("1xH100-80G"), engine_of("1xH100-80G", "0.14.0")
+    assert.equal("marlin", hopper.options["--moe-backend"])
+    assert.is_nil(hopper.variables.VLLM_MXFP4_USE_MARLIN)
+    assert.is_nil(older.options["--moe-backend"])
+    assert.equal("1", older.variables.VLLM_MXFP4_USE_MARLIN)
+    assert.equal('{"moe":{"activation":"mxfp8"}}', engine_of("1xB200-180G").options["--quantization-config"])
+    assert.equal("1", engine_of("1xB200-180G", "0.14.0").variables.VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8)
+    local ada = engine_of("1xL40S") -- has Marlin alone
+    assert.same({}, { ada.options["--moe-backend"], ada.options["--quantization-config"] })
+  end)
+end)
+
 describe("the router", function()
   it("passes prompts of any length, as any user", function()
     local path = fresh()

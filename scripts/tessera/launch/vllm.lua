@@ -3,6 +3,7 @@
 local checkpoint = require "tessera.launch.checkpoint"
 local common = require "tessera.launch.common"
 local core = require "tessera.core"
+local expert_kernels = require "tessera.launch.expert_kernels"
 local hub = require "tessera.launch.hub"
 local layouts = require "tessera.launch.layout"
 local server_limits = require "tessera.launch.limits"
@@ -70,7 +71,7 @@ local function sizes_of(engine)
 end
 
 -- What all nodes of an engine are told.
-local function shared_options(layout, engine, weights)
+local function shared_options(layout, engine, weights, version)
   local serving, sizes = engine.serving or {}, sizes_of(engine)
   local options = {
     { "--served-model-name", hub.served_name(layout.model) },
@@ -89,6 +90,7 @@ local function shared_options(layout, engine, weights)
   if engine.split.expert_parallel > 1 then table.insert(options, 3, { "--enable-expert-parallel" }) end
   if weights.quantization then table.insert(options, 2, { "--quantization", weights.quantization }) end
   if engine.role then options[#options + 1] = { "--kv-transfer-config", transfer_config(engine) } end
+  options[#options + 1] = (expert_kernels.choice(layout, engine, version))
   return options
 end
 
@@ -105,13 +107,14 @@ local function joining_options(engine_index, spans, rank, with_ray)
   return options
 end
 
-local function environment(index, engine, span)
+local function environment(layout, index, engine, span, version)
   local variables = common.gpu_choice(common.backend(engine.stages[1]), span.gpus)
   if #engine.stages > 1 then variables[#variables + 1] = { "VLLM_PP_LAYER_PARTITION", partition_of(engine) } end
   if engine.role then
     variables[#variables + 1] = { "VLLM_NIXL_SIDE_CHANNEL_HOST", common.host(span.node) }
     variables[#variables + 1] = { "VLLM_NIXL_SIDE_CHANNEL_PORT", first_side_port + index - 1 }
   end
+  variables[#variables + 1] = select(2, expert_kernels.choice(layout, engine, version))
   return variables
 end
 
@@ -131,12 +134,12 @@ local function ray_head(port, num_gpus, gpus_here)
 end
 
 -- What node `rank` (0-based) of an engine runs, as common.node_script and the platforms write it.
-local function node_of(layout, index, engine, spans, rank, weights, with_ray)
-  local span = spans[rank + 1]
+local function node_of(layout, index, spans, rank, o)
+  local engine, span, weights, with_ray = layout.engines[index], spans[rank + 1], o.weights, o.with_ray
   local node = {
     comment = ("Engine %d%s on node %s: %s."):format(index - 1, engine.role and (" (%s)"):format(engine.role) or "",
       layout.nodes[span.node].name, common.stages_text(span.stages)),
-    rank = rank, span = span, variables = environment(index, engine, span), serves = rank == 0,
+    rank = rank, span = span, variables = environment(layout, index, engine, span, o.version), serves = rank == 0,
     port = common.port(index),
   }
   if with_ray and rank > 0 then
@@ -147,7 +150,7 @@ local function node_of(layout, index, engine, spans, rank, weights, with_ray)
   if with_ray then
     node.before = ray_head(first_ray_port + index - 1, #engine.stages * engine.stages[1].degree, #span.gpus)
   end
-  node.start, node.options = { "vllm", "serve", weights.id }, shared_options(layout, engine, weights)
+  node.start, node.options = { "vllm", "serve", weights.id }, shared_options(layout, engine, weights, o.version)
   for _, option in ipairs(joining_options(index, spans, rank, with_ray)) do node.options[#node.options + 1] = option end
   if rank == 0 then
     node.options[#node.options + 1] = { "--host", common.listen_address }
@@ -276,7 +279,8 @@ function M.engine(layout, index, opt)
   weights.id = weights.id or common.checkpoint_folder(layout, weights)
   local nodes = {}
   for rank = 0, #spans - 1 do
-    nodes[rank + 1] = node_of(layout, index, engine, spans, rank, weights, with_ray)
+    nodes[rank + 1] = node_of(layout, index, spans, rank,
+      { weights = weights, with_ray = with_ray, version = opt.version })
     refuse_unknown_flags(opt.version, nodes[rank + 1])
   end
   return { nodes = nodes, limits = limits_of(layout, engine, opt.version, with_ray), weights = weights, spans = spans,

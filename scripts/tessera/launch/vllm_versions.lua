@@ -41,6 +41,8 @@ local flags = {
   ["--master-addr"] = "0.14.0",
   ["--master-port"] = "0.14.0",
   ["--headless"] = "0.10.0",
+  ["--moe-backend"] = "0.24.0",
+  ["--quantization-config"] = "0.24.0",
 }
 
 --- Flags that the table knows, sorted.
