@@ -51,6 +51,7 @@ local function operators_of(device, between, donor)
   if device ~= "A100-80G" then
     between = ts.profile { device = device, kernel_set = "modern", donor = between }
   end
+  if device == "H200-141G" then between = elementwise.fused(between) end
   found[#found + 1] = between
   local runtime = aiconfigurator.folders[device]:match "^[^_]*" .. "_trtllm"
   local links, reason = collectives.profiles(runtime)
