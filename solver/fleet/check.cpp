@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "losses.h"
 #include "serve.h"
@@ -23,6 +25,20 @@ constexpr double kSlack = 1e-9;  ///< of a demand or a budget, for the rounding 
 constexpr double kSharesSlack = 1e-7;
 /// Ways to lose nodes of a model with several classes that are tried one by one.
 constexpr std::int64_t kMostLosses = 2000;
+
+/// What so many nodes have together that have most of it, of groups of nodes: what one of them has,
+/// and how many are so.
+template <class Amount>
+Amount sum_of_largest(std::vector<std::pair<Amount, std::int64_t>> groups, std::int64_t nodes) {
+  std::sort(groups.rbegin(), groups.rend());
+  Amount sum = 0;
+  for (const auto& [amount, count] : groups) {
+    const std::int64_t taken = std::min(nodes, count);
+    sum += amount * static_cast<Amount>(taken);
+    nodes -= taken;
+  }
+  return sum;
+}
 
 /// What a node runs.
 struct NodeUse {
@@ -240,18 +256,12 @@ class Checker {
       }
       losses.emplace_back(rate, count);
     }
-    std::sort(losses.rbegin(), losses.rend());
     double rate = 0;
     for (std::size_t c = 0; c < copies_.size(); ++c) {
       const Column& column = instance_.columns[c];
       if (column.model == model) rate += static_cast<double>(copies_[c]) * column.rate.front();
     }
-    std::int64_t left = instance_.reserve_nodes;
-    for (const auto& [loss, count] : losses) {
-      const std::int64_t times = std::min(left, count);
-      rate -= loss * static_cast<double>(times);
-      left -= times;
-    }
+    rate -= sum_of_largest(std::move(losses), instance_.reserve_nodes);
     return std::max(0.0, rate) / instance_.models[model].demand.front();
   }
 
@@ -282,13 +292,7 @@ class Checker {
     }
     std::map<std::size_t, std::int64_t> all;
     for (auto& [column, losses] : of_column) {
-      std::sort(losses.rbegin(), losses.rend());
-      std::int64_t left = instance_.reserve_nodes;
-      for (const auto& [replicas, count] : losses) {
-        const std::int64_t times = std::min(left, count);
-        all[column] += replicas * times;
-        left -= times;
-      }
+      all[column] = sum_of_largest(std::move(losses), instance_.reserve_nodes);
     }
     return all;
   }

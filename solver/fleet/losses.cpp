@@ -4,19 +4,11 @@
 #include <cstddef>
 
 namespace tessera::solver {
-namespace {
-
-std::int64_t lost_at_all(const std::vector<std::int64_t>& most, std::int64_t nodes) {
-  std::int64_t all = 0;
-  for (const std::int64_t each : most) all = std::min(nodes, all + std::min(nodes, each));
-  return all;
-}
-
-}  // namespace
 
 std::int64_t num_losses(const std::vector<std::int64_t>& most, std::int64_t nodes,
                         std::int64_t enough) {
-  const std::int64_t all = lost_at_all(most, nodes);
+  std::int64_t all = 0;
+  for (const std::int64_t each : most) all = std::min(nodes, all + std::min(nodes, each));
   std::vector<std::int64_t> ways(static_cast<std::size_t>(all) + 1, 0);  // [nodes lost so far]
   ways[0] = 1;
   for (const std::int64_t each : most) {
@@ -48,7 +40,7 @@ void for_each_loss(const std::vector<std::int64_t>& most, std::int64_t nodes,
     }
     lost[i] = 0;
   };
-  choose(0, lost_at_all(most, nodes));
+  choose(0, room.front());
 }
 
 }  // namespace tessera::solver

@@ -59,18 +59,16 @@ class GroupPrice final : public StagePrice {
         num_members_(members.size()),
         prefill_factor_(measured_factor(context, members, Phase::prefill)),
         decode_factor_(measured_factor(context, members, Phase::decode)) {
-    const KernelSet rules = rules_of(context);
-    for (const std::size_t member : one_of_each_type(context.cluster, members)) {
+    const std::vector<std::size_t> types = one_of_each_type(context.cluster, members);
+    for (const std::size_t member : types) {
       const Device& device = context.device(member);
       if (device.sustained_flop_ratio < 1) slowed_.push_back(&device);
-      for (const std::int32_t bitwidth : rules.bitwidths_on(device)) {
-        const KernelRule& rule = *rules.find(device, bitwidth);
-        double& token_s = sorting_token_s_[bitwidth];
-        token_s = std::max(
-            token_s, rule.experts_token_bytes / rule.memory_ratio / device.memory_bytes_per_s);
-      }
     }
-    if (!slowed_.empty()) rules_ = rules;
+    const bool sorts = has_experts(context.model);
+    if (!slowed_.empty() || sorts) rules_ = rules_of(context);
+    if (sorts) {
+      for (const std::size_t member : types) add_sorting(context.device(member));
+    }
     for (const KeptLinear& kept : context.model.checkpoint_kept) shares_.insert(kept.share);
   }
 
@@ -157,6 +155,15 @@ class GroupPrice final : public StagePrice {
           seconds, work.batch_size * work.tokens * flop_s * (1 / device->sustained_flop_ratio - 1));
     }
     return seconds / static_cast<double>(num_members_);
+  }
+
+  void add_sorting(const Device& device) {
+    for (const std::int32_t bitwidth : rules_.bitwidths_on(device)) {
+      const KernelRule& rule = *rules_.find(device, bitwidth);
+      double& token_s = sorting_token_s_[bitwidth];
+      token_s = std::max(token_s,
+                         rule.experts_token_bytes / rule.memory_ratio / device.memory_bytes_per_s);
+    }
   }
 
   /// What no device of a group is spared of a prompt's tokens in a layer with experts: attention in
